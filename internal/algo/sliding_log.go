@@ -1,0 +1,161 @@
+package algo
+
+import (
+	"cmp"
+	"slices"
+)
+
+// A SlidingLog admits limit units in every window of period microseconds: it
+// remembers each admitted request. An entry counts during [At, At+period).
+type SlidingLog struct{ Limit, Period int64 }
+
+// An Entry is the units admitted at one instant.
+type Entry struct{ At, Cost int64 }
+
+// A Log is the state of a sliding log, oldest entry first. The zero Log is an
+// unused key. Entries of one instant are one entry.
+type Log struct {
+	entries []Entry
+	sum     int64 // of all entries
+}
+
+// A LogView is a Log as it is at some time, without a change to the Log.
+type LogView struct {
+	log      *Log
+	now      int64
+	from     int // the first entry that counts
+	sum      int64
+	repaired bool // entries later than now count as if made now
+}
+
+// Len returns the number of entries.
+func (l *Log) Len() int { return len(l.entries) }
+
+// Cap returns the number of entries that there is memory for.
+func (l *Log) Cap() int { return cap(l.entries) }
+
+// Entries returns the entries, oldest first. They belong to the Log.
+func (l *Log) Entries() []Entry { return l.entries }
+
+// View looks at l at now. It is repaired if the newest entry is more than a
+// period ahead: then all entries later than now count from now.
+func (a SlidingLog) View(l *Log, now int64) LogView {
+	v := LogView{log: l, now: now, sum: l.sum}
+	if n := len(l.entries); n > 0 {
+		v.repaired = l.entries[n-1].At-now > a.Period
+	}
+	for v.from < len(l.entries) && l.entries[v.from].At <= now-a.Period {
+		v.sum -= l.entries[v.from].Cost
+		v.from++
+	}
+	return v
+}
+
+// Repaired reports whether the clock made a repair necessary.
+func (v LogView) Repaired() bool { return v.repaired }
+
+func (v LogView) at(i int) int64 {
+	at := v.log.entries[i].At
+	if v.repaired {
+		return min(at, v.now)
+	}
+	return at
+}
+
+// newest is the time of the newest entry, 0 false if none counts.
+func (v LogView) newest() (int64, bool) {
+	n := len(v.log.entries)
+	if v.from == n {
+		return 0, false
+	}
+	return v.at(n - 1), true
+}
+
+// Fit returns how long until need units fit: 0 now, Never if they never will.
+func (a SlidingLog) Fit(v LogView, need int64) int64 {
+	switch {
+	case need > a.Limit:
+		return Never
+	case v.sum+need <= a.Limit:
+		return 0
+	}
+	sum, i := v.sum, v.from
+	for sum -= v.log.entries[i].Cost; sum+need > a.Limit; sum -= v.log.entries[i].Cost {
+		i++
+	}
+	return v.at(i) + a.Period - v.now
+}
+
+// Remaining returns the units that fit at the view's time.
+func (a SlidingLog) Remaining(v LogView) int64 { return max(0, a.Limit-v.sum) }
+
+// ResetAfter returns how long until no entry counts.
+func (a SlidingLog) ResetAfter(v LogView) int64 {
+	newest, ok := v.newest()
+	if !ok {
+		return 0
+	}
+	return newest + a.Period - v.now
+}
+
+// Store makes the log what the view shows: entries that no longer count go, and a
+// repair is kept.
+func (v LogView) Store() {
+	l := v.log
+	if v.from > 0 {
+		l.entries = slices.Delete(l.entries, 0, v.from)
+		l.sum = v.sum
+	}
+	if !v.repaired {
+		return
+	}
+	kept := l.entries[:0]
+	for _, e := range l.entries {
+		kept = appendEntry(kept, min(e.At, v.now), e.Cost)
+	}
+	l.entries = kept
+}
+
+// Charge stores the view and an entry of cost. It returns the time kept with it:
+// the view's, or that of the newest entry if that is later.
+func (a SlidingLog) Charge(v LogView, cost int64) (at int64) {
+	at = v.now
+	if newest, ok := v.newest(); ok {
+		at = max(at, newest)
+	}
+	v.Store()
+	v.log.entries = appendEntry(v.log.entries, at, cost)
+	v.log.sum += cost
+	return at
+}
+
+// Refund takes cost off the entry at the time ts that the charge was given, if it
+// is younger than a period. It repairs nothing.
+func (a SlidingLog) Refund(l *Log, now, ts, cost int64) (refunded bool) {
+	i, found := slices.BinarySearchFunc(l.entries, ts, func(e Entry, ts int64) int { return cmp.Compare(e.At, ts) })
+	if !found || ts <= now-a.Period {
+		return false
+	}
+	e := &l.entries[i]
+	back := min(e.Cost, cost)
+	e.Cost -= back
+	l.sum -= back
+	if e.Cost == 0 {
+		l.entries = slices.Delete(l.entries, i, i+1)
+	}
+	return back > 0
+}
+
+// SettleUp adds an entry of rest units without a decision and without a bound.
+func (a SlidingLog) SettleUp(l *Log, now, rest int64) (charged, capped bool) {
+	a.Charge(a.View(l, now), rest)
+	return true, false
+}
+
+func appendEntry(entries []Entry, at, cost int64) []Entry {
+	if n := len(entries); n > 0 && entries[n-1].At == at {
+		entries[n-1].Cost += cost
+		return entries
+	}
+	return append(entries, Entry{at, cost})
+}
