@@ -19,22 +19,23 @@ type Holder struct {
 // Holders is the state of a concurrency limit, the earliest expiry first. The
 // zero Holders is an unused key.
 type Holders struct {
-	list []Holder
+	list fifo[Holder]
 	sum  int64
 }
 
 // Len returns the number of leases.
-func (h *Holders) Len() int { return len(h.list) }
+func (h *Holders) Len() int { return len(h.list.live()) }
 
 // Cap returns the number of leases that there is memory for.
-func (h *Holders) Cap() int { return cap(h.list) }
+func (h *Holders) Cap() int { return cap(h.list.buf) }
 
 // List returns the leases, the earliest expiry first. They belong to the Holders.
-func (h *Holders) List() []Holder { return h.list }
+func (h *Holders) List() []Holder { return h.list.live() }
 
 // A HoldersView is a Holders as it is at some time, without a change to it.
 type HoldersView struct {
 	holders *Holders
+	list    []Holder
 	now     int64
 	from    int   // the first lease that has not ended
 	latest  int64 // expiries later than this are cut to it
@@ -44,19 +45,19 @@ type HoldersView struct {
 // View looks at h at now: leases that have ended do not count, and expiries that
 // cannot be under this clock are cut to now + MaxTTL.
 func (c Concurrency) View(h *Holders, now int64) HoldersView {
-	v := HoldersView{holders: h, now: now, latest: now + c.MaxTTL, sum: h.sum}
-	for v.from < len(h.list) && h.list[v.from].Expiry <= now {
-		v.sum -= h.list[v.from].Cost
+	v := HoldersView{holders: h, list: h.list.live(), now: now, latest: now + c.MaxTTL, sum: h.sum}
+	for v.from < len(v.list) && v.list[v.from].Expiry <= now {
+		v.sum -= v.list[v.from].Cost
 		v.from++
 	}
 	return v
 }
 
-func (v HoldersView) expiry(i int) int64 { return min(v.holders.list[i].Expiry, v.latest) }
+func (v HoldersView) expiry(i int) int64 { return min(v.list[i].Expiry, v.latest) }
 
 func (v HoldersView) find(id [16]byte) int {
-	for i := v.from; i < len(v.holders.list); i++ {
-		if v.holders.list[i].ID == id {
+	for i := v.from; i < len(v.list); i++ {
+		if v.list[i].ID == id {
 			return i
 		}
 	}
@@ -76,7 +77,7 @@ func (c Concurrency) Fit(v HoldersView, need int64) int64 {
 		return 0
 	}
 	sum, i := v.sum, v.from
-	for sum -= v.holders.list[i].Cost; sum+need > c.Limit; sum -= v.holders.list[i].Cost {
+	for sum -= v.list[i].Cost; sum+need > c.Limit; sum -= v.list[i].Cost {
 		i++
 	}
 	return v.expiry(i) - v.now
@@ -87,22 +88,23 @@ func (c Concurrency) Remaining(v HoldersView) int64 { return max(0, c.Limit-v.su
 
 // ResetAfter returns how long until the last lease ends by itself.
 func (c Concurrency) ResetAfter(v HoldersView) int64 {
-	n := len(v.holders.list)
+	n := len(v.list)
 	if v.from == n {
 		return 0
 	}
 	return v.expiry(n-1) - v.now
 }
 
-// Store makes the holders what the view shows.
+// Store makes the holders what the view shows. The view is used up.
 func (v HoldersView) Store() {
 	h := v.holders
 	if v.from > 0 {
-		h.list = slices.Delete(h.list, 0, v.from)
+		h.list.drop(v.from)
 		h.sum = v.sum
 	}
-	for i := len(h.list) - 1; i >= 0 && h.list[i].Expiry > v.latest; i-- {
-		h.list[i].Expiry = v.latest
+	list := h.list.live()
+	for i := len(list) - 1; i >= 0 && list[i].Expiry > v.latest; i-- {
+		list[i].Expiry = v.latest
 	}
 }
 
@@ -113,9 +115,10 @@ func (c Concurrency) Acquire(v HoldersView, id [16]byte, cost, ttl int64) {
 	v.Store()
 	h := v.holders
 	lease := Holder{ID: id, Cost: cost, Expiry: v.now + min(ttl, c.MaxTTL)}
-	if i := slices.IndexFunc(h.list, func(o Holder) bool { return o.ID == id }); i >= 0 {
-		lease.Cost = h.list[i].Cost
-		lease.Expiry = max(lease.Expiry, h.list[i].Expiry)
+	list := h.list.live()
+	if i := slices.IndexFunc(list, func(o Holder) bool { return o.ID == id }); i >= 0 {
+		lease.Cost = list[i].Cost
+		lease.Expiry = max(lease.Expiry, list[i].Expiry)
 		h.remove(i)
 	}
 	h.insert(lease)
@@ -144,12 +147,13 @@ func (c Concurrency) Release(v HoldersView, id [16]byte) bool {
 }
 
 func (h *Holders) remove(i int) {
-	h.sum -= h.list[i].Cost
-	h.list = slices.Delete(h.list, i, i+1)
+	h.sum -= h.list.live()[i].Cost
+	h.list.remove(i)
 }
 
 func (h *Holders) insert(lease Holder) {
-	i, _ := slices.BinarySearchFunc(h.list, lease.Expiry+1, func(o Holder, expiry int64) int { return cmp.Compare(o.Expiry, expiry) })
-	h.list = slices.Insert(h.list, i, lease)
+	after := func(o Holder, expiry int64) int { return cmp.Compare(o.Expiry, expiry) }
+	i, _ := slices.BinarySearchFunc(h.list.live(), lease.Expiry+1, after)
+	h.list.insert(i, lease)
 	h.sum += lease.Cost
 }

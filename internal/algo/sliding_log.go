@@ -15,13 +15,14 @@ type Entry struct{ At, Cost int64 }
 // A Log is the state of a sliding log, oldest entry first. The zero Log is an
 // unused key. Entries of one instant are one entry.
 type Log struct {
-	entries []Entry
+	entries fifo[Entry]
 	sum     int64 // of all entries
 }
 
 // A LogView is a Log as it is at some time, without a change to the Log.
 type LogView struct {
 	log      *Log
+	entries  []Entry
 	now      int64
 	from     int // the first entry that counts
 	sum      int64
@@ -29,23 +30,24 @@ type LogView struct {
 }
 
 // Len returns the number of entries.
-func (l *Log) Len() int { return len(l.entries) }
+func (l *Log) Len() int { return len(l.entries.live()) }
 
 // Cap returns the number of entries that there is memory for.
-func (l *Log) Cap() int { return cap(l.entries) }
+func (l *Log) Cap() int { return cap(l.entries.buf) }
 
 // Entries returns the entries, oldest first. They belong to the Log.
-func (l *Log) Entries() []Entry { return l.entries }
+func (l *Log) Entries() []Entry { return l.entries.live() }
 
 // View looks at l at now. It is repaired if the newest entry is more than a
 // period ahead: then all entries later than now count from now.
 func (a SlidingLog) View(l *Log, now int64) LogView {
-	v := LogView{log: l, now: now, sum: l.sum}
-	if n := len(l.entries); n > 0 {
-		v.repaired = l.entries[n-1].At-now > a.Period
+	es := l.entries.live()
+	v := LogView{entries: es, log: l, now: now, sum: l.sum}
+	if n := len(es); n > 0 {
+		v.repaired = es[n-1].At-now > a.Period
 	}
-	for v.from < len(l.entries) && l.entries[v.from].At <= now-a.Period {
-		v.sum -= l.entries[v.from].Cost
+	for v.from < len(es) && es[v.from].At <= now-a.Period {
+		v.sum -= es[v.from].Cost
 		v.from++
 	}
 	return v
@@ -55,7 +57,7 @@ func (a SlidingLog) View(l *Log, now int64) LogView {
 func (v LogView) Repaired() bool { return v.repaired }
 
 func (v LogView) at(i int) int64 {
-	at := v.log.entries[i].At
+	at := v.entries[i].At
 	if v.repaired {
 		return min(at, v.now)
 	}
@@ -64,7 +66,7 @@ func (v LogView) at(i int) int64 {
 
 // newest is the time of the newest entry, 0 false if none counts.
 func (v LogView) newest() (int64, bool) {
-	n := len(v.log.entries)
+	n := len(v.entries)
 	if v.from == n {
 		return 0, false
 	}
@@ -80,7 +82,7 @@ func (a SlidingLog) Fit(v LogView, need int64) int64 {
 		return 0
 	}
 	sum, i := v.sum, v.from
-	for sum -= v.log.entries[i].Cost; sum+need > a.Limit; sum -= v.log.entries[i].Cost {
+	for sum -= v.entries[i].Cost; sum+need > a.Limit; sum -= v.entries[i].Cost {
 		i++
 	}
 	return v.at(i) + a.Period - v.now
@@ -99,21 +101,21 @@ func (a SlidingLog) ResetAfter(v LogView) int64 {
 }
 
 // Store makes the log what the view shows: entries that no longer count go, and a
-// repair is kept.
+// repair is kept. The view is used up.
 func (v LogView) Store() {
 	l := v.log
 	if v.from > 0 {
-		l.entries = slices.Delete(l.entries, 0, v.from)
+		l.entries.drop(v.from)
 		l.sum = v.sum
 	}
 	if !v.repaired {
 		return
 	}
-	kept := l.entries[:0]
-	for _, e := range l.entries {
-		kept = appendEntry(kept, min(e.At, v.now), e.Cost)
+	es := l.entries.live()
+	l.entries.keep(0)
+	for _, e := range es {
+		l.add(min(e.At, v.now), e.Cost)
 	}
-	l.entries = kept
 }
 
 // Charge stores the view and an entry of cost. It returns the time kept with it:
@@ -124,7 +126,7 @@ func (a SlidingLog) Charge(v LogView, cost int64) (at int64) {
 		at = max(at, newest)
 	}
 	v.Store()
-	v.log.entries = appendEntry(v.log.entries, at, cost)
+	v.log.add(at, cost)
 	v.log.sum += cost
 	return at
 }
@@ -132,16 +134,17 @@ func (a SlidingLog) Charge(v LogView, cost int64) (at int64) {
 // Refund takes cost off the entry at the time ts that the charge was given, if it
 // is younger than a period. It repairs nothing.
 func (a SlidingLog) Refund(l *Log, now, ts, cost int64) (refunded bool) {
-	i, found := slices.BinarySearchFunc(l.entries, ts, func(e Entry, ts int64) int { return cmp.Compare(e.At, ts) })
+	es := l.entries.live()
+	i, found := slices.BinarySearchFunc(es, ts, func(e Entry, ts int64) int { return cmp.Compare(e.At, ts) })
 	if !found || ts <= now-a.Period {
 		return false
 	}
-	e := &l.entries[i]
+	e := &es[i]
 	back := min(e.Cost, cost)
 	e.Cost -= back
 	l.sum -= back
 	if e.Cost == 0 {
-		l.entries = slices.Delete(l.entries, i, i+1)
+		l.entries.remove(i)
 	}
 	return back > 0
 }
@@ -152,10 +155,12 @@ func (a SlidingLog) SettleUp(l *Log, now, rest int64) (charged, capped bool) {
 	return true, false
 }
 
-func appendEntry(entries []Entry, at, cost int64) []Entry {
-	if n := len(entries); n > 0 && entries[n-1].At == at {
-		entries[n-1].Cost += cost
-		return entries
+// add appends an entry without counting it.
+func (l *Log) add(at, cost int64) {
+	es := l.entries.live()
+	if n := len(es); n > 0 && es[n-1].At == at {
+		es[n-1].Cost += cost
+		return
 	}
-	return append(entries, Entry{at, cost})
+	l.entries.push(Entry{at, cost})
 }

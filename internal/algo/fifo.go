@@ -1,0 +1,35 @@
+package algo
+
+import "slices"
+
+// A fifo is a slice that gives up its front cheaply. The zero fifo is empty.
+type fifo[T any] struct {
+	buf  []T
+	head int // buf[:head] has been dropped
+}
+
+// live returns the elements; they may be changed in place.
+func (q *fifo[T]) live() []T { return q.buf[q.head:] }
+
+// drop removes the first n elements. The rest moves once more than half of the
+// buffer is dead, so a drop costs no more than the appends before it; a buffer
+// that is mostly empty is given back.
+func (q *fifo[T]) drop(n int) {
+	q.head += n
+	if q.head*2 <= len(q.buf) {
+		return
+	}
+	live := q.live()
+	if len(live) <= cap(q.buf)/8 {
+		q.buf, q.head = slices.Clone(live), 0
+		return
+	}
+	q.buf, q.head = append(q.buf[:0], live...), 0
+}
+
+// keep makes the first n elements all there are.
+func (q *fifo[T]) keep(n int) { q.buf = q.buf[:q.head+n] }
+
+func (q *fifo[T]) push(e T)          { q.buf = append(q.buf, e) }
+func (q *fifo[T]) remove(i int)      { q.buf = slices.Delete(q.buf, q.head+i, q.head+i+1) }
+func (q *fifo[T]) insert(i int, e T) { q.buf = slices.Insert(q.buf, q.head+i, e) }
