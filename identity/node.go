@@ -1,0 +1,156 @@
+package identity
+
+import (
+	"net/netip"
+	"strings"
+)
+
+// A node is one hop on a request's way: its address, without zone and with
+// IPv4-mapped addresses as IPv4. text is the address in canonical form where
+// the input had it so, else "".
+type node struct {
+	addr netip.Addr
+	text string
+}
+
+// maxAddr is the length of the longest text of an address
+// (0000:0000:0000:0000:0000:ffff:255.255.255.255).
+const maxAddr = 45
+
+// parseNode reads the forms a proxy writes: a.b.c.d, a.b.c.d:port, v6, [v6] and
+// [v6]:port.
+func parseNode(s string) (node, bool) {
+	if strings.HasPrefix(s, "[") {
+		return parseBracketed(s, false)
+	}
+	colon := strings.IndexByte(s, ':')
+	switch {
+	case colon < 0:
+		return parse4(s)
+	case strings.IndexByte(s[colon+1:], ':') < 0:
+		if !isPort(s[colon+1:]) {
+			return node{}, false
+		}
+		return parse4(s[:colon])
+	default:
+		return parse6(s)
+	}
+}
+
+// parseForwardedNode reads a node of RFC 7239: IPv6 only in brackets, and a
+// port may be an obfuscated one.
+func parseForwardedNode(s string) (node, bool) {
+	if strings.HasPrefix(s, "[") {
+		return parseBracketed(s, true)
+	}
+	host, port, hasPort := strings.Cut(s, ":")
+	if hasPort && !isPort(port) && !isObfuscated(port) {
+		return node{}, false
+	}
+	return parse4(host)
+}
+
+func parseBracketed(s string, obfuscated bool) (node, bool) {
+	end := strings.IndexByte(s, ']')
+	if end < 0 {
+		return node{}, false
+	}
+	if rest := s[end+1:]; rest != "" {
+		if rest[0] != ':' || !isPort(rest[1:]) && !(obfuscated && isObfuscated(rest[1:])) {
+			return node{}, false
+		}
+	}
+	return parse6(s[1:end])
+}
+
+// parse4 reads an IPv4 address. What netip takes has no leading zeros, so the
+// text is canonical.
+func parse4(s string) (node, bool) {
+	if len(s) > len("255.255.255.255") {
+		return node{}, false
+	}
+	addr, err := netip.ParseAddr(s)
+	if err != nil || !addr.Is4() {
+		return node{}, false
+	}
+	return node{addr, s}, true
+}
+
+// parse6 reads an IPv6 address and drops its zone: whoever writes the zone
+// could make keys without end.
+func parse6(s string) (node, bool) {
+	if i := strings.IndexByte(s, '%'); i >= 0 {
+		if i == len(s)-1 {
+			return node{}, false
+		}
+		s = s[:i]
+	}
+	if len(s) > maxAddr {
+		return node{}, false
+	}
+	addr, err := netip.ParseAddr(s)
+	if err != nil || addr.Is4() {
+		return node{}, false
+	}
+	return node{addr: addr.Unmap()}, true
+}
+
+// isPort reports whether s is a port in 1-5 digits, 0 to 65535.
+func isPort(s string) bool {
+	if len(s) == 0 || len(s) > 5 {
+		return false
+	}
+	n := 0
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+		n = n*10 + int(s[i]-'0')
+	}
+	return n <= 65535
+}
+
+// isObfuscated reports whether s is an obfuscated port of RFC 7239: "_" and at
+// least one of letters, digits, ".", "_" and "-".
+func isObfuscated(s string) bool {
+	if len(s) < 2 || s[0] != '_' {
+		return false
+	}
+	for i := 1; i < len(s); i++ {
+		if c := s[i]; !isAlnum(c) && c != '.' && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+func isAlnum(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+}
+
+// trimBlank removes spaces and tabs on both sides, the only blanks a field
+// value may have around its parts.
+func trimBlank(s string) string {
+	for s != "" && (s[0] == ' ' || s[0] == '\t') {
+		s = s[1:]
+	}
+	for s != "" && (s[len(s)-1] == ' ' || s[len(s)-1] == '\t') {
+		s = s[:len(s)-1]
+	}
+	return s
+}
+
+// NAT64 gateways put an IPv4 address behind this prefix (64:ff9b::/96).
+var nat64 = [12]byte{0x00, 0x64, 0xff, 0x9b} //nolint:gochecknoglobals // a constant that Go cannot write as one
+
+// fromNAT64 returns the IPv4 address inside a NAT64 address.
+func fromNAT64(addr netip.Addr) (netip.Addr, bool) {
+	if !addr.Is6() {
+		return addr, false
+	}
+	b := addr.As16()
+	if [12]byte(b[:12]) != nat64 {
+		return addr, false
+	}
+	return netip.AddrFrom4([4]byte(b[12:])), true
+}
