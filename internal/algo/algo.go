@@ -27,7 +27,8 @@ import (
 const Never = math.MaxInt64
 
 // A State is what a store keeps for one key, 16 bytes for every algorithm but the
-// sliding log and concurrency. The zero State is an unused key.
+// sliding log and concurrency. The zero State is an unused key. A window whose
+// count a refund took back to 0 is not: it stays open until it ends.
 //
 //	token bucket     At + N/M: the theoretical arrival time; M is 0 if there is none
 //	fixed window     At: start, N: count

@@ -12,7 +12,7 @@ type Window struct{ Start, End, NextEnd int64 }
 // back over an edge); one farther ahead is kept as the next one.
 func (c Calendar) View(s State, w Window) (v State, repaired bool) {
 	switch {
-	case s.N == 0 || s.At < w.Start:
+	case s == (State{}) || s.At < w.Start:
 		return State{At: w.Start}, false
 	case s.At <= w.End:
 		return s, false

@@ -16,7 +16,7 @@ func (f FixedWindow) View(s State, now int64) (v State, repaired bool) {
 	}
 	w := floorTo(now, f.Period)
 	switch {
-	case s.N == 0 || s.At < w:
+	case s == (State{}) || s.At < w:
 		return State{At: w}, false
 	case s.At <= w+f.Period:
 		return s, false
@@ -26,7 +26,7 @@ func (f FixedWindow) View(s State, now int64) (v State, repaired bool) {
 
 func (f FixedWindow) viewFirst(s State, now int64) (v State, repaired bool) {
 	switch {
-	case s.N == 0 || now >= s.At+f.Period:
+	case s == (State{}) || now >= s.At+f.Period:
 		return State{At: now}, false
 	case s.At-now <= f.Period:
 		return s, false

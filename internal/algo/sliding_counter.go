@@ -10,7 +10,7 @@ type SlidingCounter struct{ Limit, Period int64 }
 func (c SlidingCounter) View(s State, now int64) (v State, repaired bool) {
 	w := floorTo(now, c.Period)
 	switch {
-	case s.N == 0 && s.M == 0 || s.At < w-c.Period:
+	case s == (State{}) || s.At < w-c.Period:
 		return State{At: w}, false
 	case s.At == w-c.Period:
 		return State{At: w, M: s.N}, false
