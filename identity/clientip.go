@@ -103,6 +103,10 @@ func (c *ClientIP) Client(req *Request) Client {
 // A ClientIP that is used all the same takes the default for a prefix out of
 // range and never finds an element for a Depth that is too large.
 func (c *ClientIP) Validate() error {
+	return errors.Join(c.problems()...)
+}
+
+func (c *ClientIP) problems() []error {
 	var errs []error
 	fail := func(field, problem, hint string) {
 		errs = append(errs, &Error{Field: field, Problem: problem, Hint: hint})
@@ -127,7 +131,7 @@ func (c *ClientIP) Validate() error {
 	case c.Depth == 0 && list != none && c.TrustedProxies.Empty():
 		fail("From", name+" would never be read: no proxy is trusted", "list the proxies' addresses, or leave the source out")
 	}
-	return errors.Join(errs...)
+	return errs
 }
 
 // A source is how the configured field is read.
@@ -227,13 +231,16 @@ func findGiven(text string) finding {
 // parsePeer reads the address of a socket. unix tells a unix socket from a peer
 // that nothing is known of.
 func parsePeer(s string) (peer node, unix bool) {
+	switch {
+	case s == "":
+		return node{}, false
+	case s[0] == '@' || s[0] == '/':
+		return node{}, true
+	}
 	if peer, ok := parseNode(s); ok {
 		return peer, false
 	}
-	if s == "" {
-		return node{}, false
-	}
-	return node{}, s[0] == '@' || s[0] == '/' || strings.IndexByte(s, ':') < 0
+	return node{}, strings.IndexByte(s, ':') < 0
 }
 
 func (c *ClientIP) trusts(peer node, unix bool) bool {
@@ -292,11 +299,11 @@ func (c *ClientIP) findForwarded(peer node, lines []string) finding {
 	if len(lines) > 1 {
 		text = strings.Join(lines, ",")
 	}
-	var f forwarded
-	if !f.parse(text) {
+	list := hops{isForwarded: true}
+	if !list.forwarded.parse(text) {
 		return finding{node: peer, why: badSyntax}
 	}
-	return c.walk(peer, &hops{forwarded: &f})
+	return c.walk(peer, &list)
 }
 
 // walk goes through a list from the right. What lies beyond the element that
@@ -373,7 +380,8 @@ func (c *ClientIP) key(n node) string {
 	switch {
 	case bits < n.addr.BitLen():
 		prefix, _ := n.addr.Prefix(bits) // bits are in range
-		return prefix.String()
+		var text [maxAddr + len("/128")]byte
+		return string(prefix.AppendTo(text[:0]))
 	case n.text != "":
 		return n.text
 	default:

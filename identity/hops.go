@@ -6,8 +6,9 @@ import "strings"
 // that are one list with commas, or of a parsed Forwarded field. Empty elements
 // are passed over.
 type hops struct {
-	forwarded *forwarded // nil for a list with commas
-	at        int        // elements of forwarded that were passed
+	isForwarded bool
+	forwarded   forwarded // by value: a pointer would move it to the heap
+	at          int       // elements of forwarded that were passed
 
 	lines []string // the rest, the current one not among them
 	rest  string   // what is left of the current line
@@ -17,7 +18,7 @@ type hops struct {
 // next returns the next element. more is false at the end of the list, ok is
 // false if the element is no address.
 func (h *hops) next() (n node, ok, more bool) {
-	if h.forwarded != nil {
+	if h.isForwarded {
 		if !h.skip() {
 			return node{}, false, false
 		}
@@ -34,7 +35,7 @@ func (h *hops) next() (n node, ok, more bool) {
 
 // skip passes over an element without reading it.
 func (h *hops) skip() (more bool) {
-	if h.forwarded != nil {
+	if h.isForwarded {
 		h.at++
 		return h.at <= h.forwarded.count
 	}
