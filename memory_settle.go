@@ -1,0 +1,141 @@
+package drossel
+
+import (
+	"context"
+	"hash/maphash"
+)
+
+// settleMark is how long an ID that has been settled is remembered, microseconds.
+const settleMark = 5 * 60 * 1_000_000
+
+// Settle implements Store. An ID is remembered for five minutes.
+func (m *Memory) Settle(_ context.Context, b *Batch) error { return m.settle(b, readClock) }
+
+// SettleAt is Settle at a time of the caller's, microseconds since the epoch.
+func (m *Memory) SettleAt(b *Batch, now int64) error { return m.settle(b, now) }
+
+// Renew implements Store.
+func (m *Memory) Renew(_ context.Context, b *Batch) error { return m.renew(b, readClock) }
+
+// RenewAt is Renew at a time of the caller's, microseconds since the epoch.
+func (m *Memory) RenewAt(b *Batch, now int64) error { return m.renew(b, now) }
+
+func (m *Memory) settle(b *Batch, now int64) error {
+	if b.settled || !b.Allowed || b.Peek {
+		return nil
+	}
+	for i := range b.Checks {
+		if uint64(b.Checks[i].Final) > MaxQuota {
+			return ErrCost
+		}
+	}
+	mark := uint64(0)
+	if (b.ID != ID{}) {
+		mark = max(1, maphash.Bytes(seed, b.ID[:]))
+	}
+	locks := m.locksOf(b, mark)
+	m.lock(&locks)
+	defer m.unlock(&locks)
+	if now == readClock {
+		now = m.clock.now()
+	}
+	b.settled = true
+	if mark != 0 && !m.mark(mark, now) {
+		return nil
+	}
+	for i := range b.Checks {
+		if b.Charged(i) {
+			m.settleCheck(b, &b.Checks[i], now)
+		}
+	}
+	return nil
+}
+
+// locksOf returns the shards of the charged checks of b and of tag, if it is not 0.
+func (m *Memory) locksOf(b *Batch, tag uint64) (locks lockSet) {
+	for i := range b.Checks {
+		locks.add(uint32(b.Checks[i].mem.tag & m.mask))
+	}
+	if tag != 0 {
+		locks.add(uint32(tag & m.mask))
+	}
+	return locks
+}
+
+// mark remembers that an ID is settled; false if it was.
+func (m *Memory) mark(tag uint64, now int64) bool {
+	s := m.shard(tag)
+	if sl := s.peek(tag); sl.tag != 0 && sl.unused > tick(now) {
+		return false
+	}
+	if m.room(s, now, 1) {
+		m.slot(s, tag, now).unused = tick(now+settleMark) + 1
+	}
+	return true
+}
+
+func (m *Memory) settleCheck(b *Batch, c *Check, now int64) {
+	budget, s := c.Budget, m.shard(c.mem.tag)
+	i, found := s.table.find(c.mem.tag)
+	switch {
+	case budget.capacity == 0:
+	case budget.limit.Algorithm == Concurrency:
+		if found {
+			h := s.holders(s.table.slots[i])
+			budget.inFlight.Release(budget.inFlight.View(h, now), b.ID)
+		}
+	case c.Final > c.Cost:
+		m.chargeRest(s, c, now)
+	case !found || c.Final == c.Cost:
+	case budget.limit.Algorithm == SlidingLog:
+		budget.log.Refund(s.log(s.table.slots[i]), now, c.At, c.Cost-c.Final)
+	default:
+		sl := &s.table.slots[i]
+		sl.state, _ = budget.refund(sl.state, now, b.Now, c.Cost, c.Cost-c.Final)
+	}
+}
+
+// chargeRest charges what a request turned out to cost beyond its charge.
+func (m *Memory) chargeRest(s *shard, c *Check, now int64) {
+	budget, rest := c.Budget, c.Final-c.Cost
+	if !m.room(s, now, 1) {
+		return
+	}
+	sl := m.slot(s, c.mem.tag, now)
+	if budget.limit.Algorithm == SlidingLog {
+		l := m.logOf(s, sl)
+		before := logBytes(l)
+		budget.log.SettleUp(l, now, rest)
+		m.bytes.Add(logBytes(l) - before)
+		sl.unused = tick(now+budget.log.ResetAfter(budget.log.View(l, now))) + 1
+		return
+	}
+	sl.state = budget.settleUp(sl.state, now, rest)
+	w := budget.window(now)
+	sl.unused = tick(now+budget.resetAfter(sl.state, now, &w)) + 1
+}
+
+func (m *Memory) renew(b *Batch, now int64) error {
+	locks := m.locksOf(b, 0)
+	m.lock(&locks)
+	defer m.unlock(&locks)
+	if now == readClock {
+		now = m.clock.now()
+	}
+	for i := range b.Checks {
+		c := &b.Checks[i]
+		if c.Budget.limit.Algorithm != Concurrency || !b.Charged(i) {
+			continue
+		}
+		s := m.shard(c.mem.tag)
+		at, found := s.table.find(c.mem.tag)
+		if c.Allowed = found; found {
+			sl := &s.table.slots[at]
+			a := c.Budget.inFlight
+			h := s.holders(*sl)
+			c.Allowed = a.Renew(a.View(h, now), b.ID, a.MaxTTL)
+			sl.unused = tick(now+a.ResetAfter(a.View(h, now))) + 1
+		}
+	}
+	return nil
+}

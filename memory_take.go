@@ -1,0 +1,309 @@
+package drossel
+
+import (
+	"slices"
+	"time"
+
+	"github.com/drossel-io/drossel/internal/algo"
+)
+
+// memoryCheck is what the first pass over a batch, which asks, leaves for the
+// second, which charges.
+type memoryCheck struct {
+	tag      uint64
+	view     algo.State
+	repaired bool
+	skip     bool // no room and the batch fails open or closed: nothing to store
+}
+
+// A lockSet is the shards that a call locks, in ascending order and each once, so
+// that no two calls wait for each other.
+type lockSet struct {
+	n      int
+	shards [MaxChecks + 1]uint32
+}
+
+func (l *lockSet) add(shard uint32) {
+	i := l.n
+	for i > 0 && l.shards[i-1] > shard {
+		i--
+	}
+	if i > 0 && l.shards[i-1] == shard {
+		return
+	}
+	copy(l.shards[i+1:l.n+1], l.shards[i:l.n])
+	l.shards[i] = shard
+	l.n++
+}
+
+func (m *Memory) lock(l *lockSet) {
+	for _, i := range l.shards[:l.n] {
+		m.shards[i].mu.Lock()
+	}
+}
+
+func (m *Memory) unlock(l *lockSet) {
+	for _, i := range l.shards[:l.n] {
+		m.shards[i].mu.Unlock()
+	}
+}
+
+func (m *Memory) shard(tag uint64) *shard { return &m.shards[tag&m.mask] }
+
+// take decides the batch at now: ask all, then charge all or none.
+func (m *Memory) take(b *Batch, now int64) error {
+	if err := b.Validate(); err != nil {
+		return err
+	}
+	var locks lockSet
+	for i := range b.Checks {
+		c := &b.Checks[i]
+		c.mem.tag = fingerprint(c.Budget, c.Key)
+		for j := range i {
+			if b.Checks[j].mem.tag == c.mem.tag {
+				return ErrSameKey
+			}
+		}
+		locks.add(uint32(c.mem.tag & m.mask))
+	}
+	m.lock(&locks)
+	if now == readClock {
+		now = m.clock.now()
+	}
+	b.Now, b.By, b.settled, b.Allowed = now, ByStore, false, true
+	for i := range b.Checks {
+		m.ask(b, i)
+		b.Allowed = b.Allowed && (b.Checks[i].Allowed || b.Checks[i].Shadow)
+	}
+	for i := range b.Checks {
+		m.answer(b, &b.Checks[i])
+	}
+	m.unlock(&locks)
+	return nil
+}
+
+// ask decides the i-th check alone and leaves its view; nothing is stored.
+func (m *Memory) ask(b *Batch, i int) {
+	c := &b.Checks[i]
+	budget, need := c.Budget, c.Cost+c.Reserve
+	c.Decision, c.At = Decision{}, b.Now
+	c.mem.view, c.mem.repaired, c.mem.skip = algo.State{}, false, false
+	if budget.capacity == 0 {
+		c.Allowed = need == 0
+		if need > 0 {
+			c.RetryAfter = Never
+		}
+		return
+	}
+	s := m.shard(c.mem.tag)
+	at, found := s.table.find(c.mem.tag)
+	if !found && c.Cost > 0 && !b.Peek && !m.room(s, b.Now, i+1) {
+		m.overflow(b, i)
+		if c.mem.skip {
+			return
+		}
+		at, found = s.table.find(c.mem.tag)
+	}
+	var sl slot
+	if found {
+		sl = s.table.slots[at]
+	}
+	var wait int64
+	switch budget.limit.Algorithm {
+	case SlidingLog:
+		wait = budget.log.Fit(budget.log.View(s.log(sl), b.Now), need)
+	case Concurrency:
+		view := budget.inFlight.View(s.holders(sl), b.Now)
+		if !view.Holds(b.ID) {
+			wait = budget.inFlight.Fit(view, need)
+		}
+	default:
+		w := budget.window(b.Now)
+		c.mem.view, c.mem.repaired = budget.view(sl.state, b.Now, &w)
+		wait = budget.fit(c.mem.view, b.Now, need, &w)
+	}
+	if need == 0 {
+		wait = 0
+	}
+	c.Allowed = wait == 0
+	c.RetryAfter = duration(wait)
+}
+
+// answer charges the check if the batch is allowed, and reports.
+func (m *Memory) answer(b *Batch, c *Check) {
+	budget := c.Budget
+	if budget.capacity == 0 || c.mem.skip {
+		return
+	}
+	s := m.shard(c.mem.tag)
+	write := c.Cost > 0 && !b.Peek && c.RetryAfter != Never
+	charge := write && b.Allowed && c.Allowed
+	switch budget.limit.Algorithm {
+	case SlidingLog:
+		m.answerLog(s, b, c, charge, write)
+		return
+	case Concurrency:
+		m.answerInFlight(s, b, c, charge, write)
+		return
+	case TokenBucket:
+		if c.Allowed && budget.limit.MaxWait > 0 {
+			c.Delay = duration(budget.bucket.Delay(c.mem.view, b.Now, c.Cost))
+		}
+	}
+	w := budget.window(b.Now)
+	if charge {
+		c.mem.view = budget.charge(c.mem.view, c.Cost)
+	}
+	c.Remaining = budget.remaining(c.mem.view, b.Now)
+	reset := budget.resetAfter(c.mem.view, b.Now, &w)
+	c.ResetAfter = duration(reset)
+	if charge || write && c.mem.repaired {
+		sl := m.slot(s, c.mem.tag, b.Now)
+		sl.state, sl.unused = c.mem.view, tick(b.Now+reset)+1
+	}
+}
+
+func (m *Memory) answerLog(s *shard, b *Batch, c *Check, charge, write bool) {
+	a := c.Budget.log
+	if charge {
+		sl := m.slot(s, c.mem.tag, b.Now)
+		l := m.logOf(s, sl)
+		before := logBytes(l)
+		c.At = a.Charge(a.View(l, b.Now), c.Cost)
+		m.bytes.Add(logBytes(l) - before)
+		sl.unused = tick(b.Now+a.ResetAfter(a.View(l, b.Now))) + 1
+	}
+	l := s.log(s.peek(c.mem.tag))
+	view := a.View(l, b.Now)
+	c.Remaining = a.Remaining(view)
+	reset := a.ResetAfter(view)
+	c.ResetAfter = duration(reset)
+	if !charge && write && view.Repaired() {
+		view.Store()
+		m.slot(s, c.mem.tag, b.Now).unused = tick(b.Now+reset) + 1
+	}
+}
+
+func (m *Memory) answerInFlight(s *shard, b *Batch, c *Check, charge, write bool) {
+	a := c.Budget.inFlight
+	if charge {
+		sl := m.slot(s, c.mem.tag, b.Now)
+		h := m.holdersOf(s, sl)
+		before := holdersBytes(h)
+		a.Acquire(a.View(h, b.Now), b.ID, c.Cost, a.MaxTTL)
+		m.bytes.Add(holdersBytes(h) - before)
+		sl.unused = tick(b.Now+a.ResetAfter(a.View(h, b.Now))) + 1
+	}
+	view := a.View(s.holders(s.peek(c.mem.tag)), b.Now)
+	c.Remaining = a.Remaining(view)
+	reset := a.ResetAfter(view)
+	c.ResetAfter = duration(reset)
+	if !charge && write && reset > 0 {
+		view.Store()
+		m.slot(s, c.mem.tag, b.Now).unused = tick(b.Now+reset) + 1
+	}
+}
+
+// overflowWait is how long a request waits that finds the store full and its
+// budget's shared bucket taken by another check of the same batch.
+const overflowWait = time.Second
+
+// overflow decides what becomes of a new key for which there is no room.
+func (m *Memory) overflow(b *Batch, i int) {
+	c := &b.Checks[i]
+	m.overflowed.Add(1)
+	if b.OnFailure != Local {
+		c.mem.skip = true
+		b.By = ByOpen
+		if c.Allowed = b.OnFailure == Open; !c.Allowed {
+			b.By = ByClosed
+			c.RetryAfter = overflowWait
+		}
+		return
+	}
+	c.mem.tag = overflowTag(c.Budget, c.mem.tag&m.mask, m.mask)
+	if slices.ContainsFunc(b.Checks[:i], func(o Check) bool { return o.mem.tag == c.mem.tag }) {
+		c.mem.skip = true
+		c.RetryAfter = overflowWait
+	}
+}
+
+// overflowTag is the key that all new keys of a budget share in a full shard.
+func overflowTag(b *Budget, shard, mask uint64) uint64 {
+	return max(1, fingerprint(b, "\x00overflow")&^mask|shard)
+}
+
+// slot returns the slot of tag, a new one if there is none yet.
+func (m *Memory) slot(s *shard, tag uint64, now int64) *slot {
+	if i, found := s.table.find(tag); found {
+		return &s.table.slots[i]
+	}
+	m.sweep(s, now)
+	for {
+		i, _ := s.table.find(tag)
+		if sl, ok := s.table.insert(i, tag); ok {
+			return sl
+		}
+		m.extend(s)
+	}
+}
+
+// extend grows the shard even beyond the store's bound: for the few shared buckets
+// of a full store, and where the last keys of a table crowd.
+func (m *Memory) extend(s *shard) {
+	before := len(s.table.slots)
+	for homes := int(s.table.homes) + 8; !s.table.rebuild(homes); homes += homes / 8 {
+	}
+	m.bytes.Add(int64(len(s.table.slots)-before) * slotBytes)
+}
+
+// peek returns a copy of the slot of tag, an empty one if there is none.
+func (s *shard) peek(tag uint64) slot {
+	if i, found := s.table.find(tag); found {
+		return s.table.slots[i]
+	}
+	return slot{}
+}
+
+// log returns the log of a slot, an empty one that belongs to nobody if it has
+// none.
+func (s *shard) log(sl slot) *algo.Log {
+	if sl.ref == 0 {
+		return &algo.Log{}
+	}
+	return s.side.logs.get(sl.ref)
+}
+
+func (s *shard) holders(sl slot) *algo.Holders {
+	if sl.ref == 0 {
+		return &algo.Holders{}
+	}
+	return s.side.holders.get(sl.ref)
+}
+
+// logOf returns the log of a slot and makes it one if it has none.
+func (m *Memory) logOf(s *shard, sl *slot) *algo.Log {
+	if sl.ref == 0 {
+		s.needSide()
+		sl.ref, _ = s.side.logs.add()
+		sl.state.M = refLog
+		m.bytes.Add(logBytes(s.side.logs.get(sl.ref)))
+	}
+	return s.side.logs.get(sl.ref)
+}
+
+func (m *Memory) holdersOf(s *shard, sl *slot) *algo.Holders {
+	if sl.ref == 0 {
+		s.needSide()
+		sl.ref, _ = s.side.holders.add()
+		sl.state.M = refHolders
+		m.bytes.Add(holdersBytes(s.side.holders.get(sl.ref)))
+	}
+	return s.side.holders.get(sl.ref)
+}
+
+func (s *shard) needSide() {
+	if s.side == nil {
+		s.side = &side{}
+	}
+}

@@ -1,0 +1,124 @@
+package drossel
+
+import (
+	"math/bits"
+
+	"github.com/drossel-io/drossel/internal/algo"
+)
+
+// A slot holds one key: 32 bytes, two to a cache line.
+type slot struct {
+	tag    uint64 // fingerprint of budget and key; 0 if the slot is empty
+	state  algo.State
+	unused uint32 // from this tick on the state equals no state
+	ref    uint32 // the key's log or holders, an index + 1; 0 if it has none
+}
+
+// tick is the coarse time in which slots say when they fall out of use: units of
+// 2^20 microseconds since the epoch, which lasts until the year 2112.
+func tick(us int64) uint32 { return uint32(min(max(us, 0)>>20, 1<<32-1)) }
+
+// A table is an open-addressed hash table of slots, kept in the order of their
+// tags: the home of a tag is its place in that order, so a search ends at the
+// first smaller tag and growing is one walk from end to end. The last slot is
+// always empty. The zero table is empty.
+type table struct {
+	slots []slot
+	homes uint64 // slots that can be a home; the rest is room for the last ones
+	used  int
+	sweep int // where the next sweep starts
+}
+
+// home returns the first slot that may hold tag. Tags are in descending order, so
+// that 0, an empty slot, ends every search.
+func (t *table) home(tag uint64) int {
+	hi, _ := bits.Mul64(^tag, t.homes)
+	return int(hi)
+}
+
+// find returns the slot of tag, or the one before which it belongs.
+func (t *table) find(tag uint64) (i int, found bool) {
+	if len(t.slots) == 0 {
+		return 0, false
+	}
+	i = t.home(tag)
+	for t.slots[i].tag > tag {
+		i++
+	}
+	return i, t.slots[i].tag == tag
+}
+
+// insert makes room for tag at i, where find said that it belongs. It fails if the
+// table's end is full.
+func (t *table) insert(i int, tag uint64) (*slot, bool) {
+	free := i
+	for t.slots[free].tag != 0 {
+		free++
+	}
+	if free == len(t.slots)-1 {
+		return nil, false
+	}
+	copy(t.slots[i+1:free+1], t.slots[i:free])
+	t.slots[i] = slot{tag: tag}
+	t.used++
+	return &t.slots[i], true
+}
+
+// remove empties slot i and moves those behind it closer to their homes.
+func (t *table) remove(i int) {
+	j := i + 1
+	for t.slots[j].tag != 0 && t.home(t.slots[j].tag) < j {
+		j++
+	}
+	copy(t.slots[i:j-1], t.slots[i+1:j])
+	t.slots[j-1] = slot{}
+	t.used--
+}
+
+// crowded reports whether n more keys would fill more than 85 % of the table.
+func (t *table) crowded(n int) bool { return (t.used+n)*100 > int(t.homes)*85 }
+
+// rebuild moves the slots into a table of size homes. It is false, and nothing is
+// changed, if they do not fit.
+func (t *table) rebuild(homes int) bool {
+	next := table{slots: make([]slot, slotsFor(homes)), homes: uint64(homes)}
+	at := 0
+	for _, s := range t.slots {
+		if s.tag == 0 {
+			continue
+		}
+		at = max(at, next.home(s.tag))
+		if at >= len(next.slots)-1 {
+			return false
+		}
+		next.slots[at] = s
+		at++
+	}
+	next.used = t.used
+	*t = next
+	return true
+}
+
+// slotsFor returns how many slots a table of so many homes has: a little room
+// behind the last home for those that were crowded out.
+func slotsFor(homes int) int { return homes + 4 + min(homes/8, 24) }
+
+// compact drops the slots that keep refuses and moves the others to where they
+// would be without them, in place.
+func (t *table) compact(keep func(*slot) bool) {
+	at := 0
+	for i := range t.slots {
+		s := t.slots[i]
+		if s.tag == 0 {
+			continue
+		}
+		t.slots[i] = slot{}
+		if !keep(&s) {
+			t.used--
+			continue
+		}
+		at = max(at, t.home(s.tag))
+		t.slots[at] = s
+		at++
+	}
+}
