@@ -1,0 +1,116 @@
+package policy
+
+import (
+	"net/url"
+	"time"
+
+	"github.com/drossel-io/drossel"
+	"github.com/drossel-io/drossel/identity"
+)
+
+// A Policy is a checked file, before it has a store. It does not change and is
+// safe for concurrent use.
+type Policy struct {
+	Name        string // the file's name, for messages
+	Fingerprint string // such as a41c09e7: a hash of the text
+	Store       string // "memory"
+	Gateway     Gateway
+	Identity    *identity.Attributes
+	Limits      []*Limit // in file order: declared ones, then inline ones
+	AllRoutes   []*Limit // what applies to every route but the unlimited ones
+	Classes     []*Class // in file order
+	Routes      []*Route // in file order
+	Unmatched   *Route   // what a request gets that no route matches; its Pattern is ""
+	Response    Response
+	OnFailure   drossel.FailureMode // where class and route say nothing
+	Shadow      bool                // nothing is enforced unless class or route say so
+
+	routes *matcher
+}
+
+// Gateway is the file's gateway section; the zero Gateway if there is none.
+type Gateway struct {
+	Listen   string   // host:port, :port or unix:/path; ":8080" unless said
+	Upstream *url.URL // http or https, with a host; nil only if the section is absent
+}
+
+// Response says what clients are told beyond the status.
+type Response struct {
+	Profiles []string // header field profiles in order: draft11, x-epoch
+}
+
+// A Limit is a named budget of the file with the key it is counted by.
+type Limit struct {
+	Name      string // a name of the file, or made of the place of an inline limit
+	Inline    bool
+	Budget    *drossel.Budget
+	By        string // the key as it is written, such as "user | ip"; "" if all share one bucket
+	Keyless   bool   // By is ""
+	Shadow    bool   // decided and counted, never enforced
+	Status    int    // of a denial: 429 unless the file says otherwise
+	OnMissing OnMissing
+	ChargeOn  []int    // statuses that are charged; nil charges every request
+	UsedBy    []string // "all routes", classes and routes that name the limit, in file order
+
+	Line, Column int // the place in the file
+
+	by *key
+}
+
+// Shown reports whether response fields may name the limit: it has a key, or it
+// would publish the traffic of all, and it is enforced.
+func (l *Limit) Shown() bool { return !l.Keyless && !l.Shadow }
+
+// AtOnce returns the most units that an unused bucket allows at one instant.
+func (l *Limit) AtOnce() int64 { return 0 }
+
+// FullAgain returns how long a spent bucket takes to be unused again, at most.
+func (l *Limit) FullAgain() time.Duration { return 0 }
+
+// OnMissing says what a limit does when a request has no part of its key.
+type OnMissing uint8
+
+// What a limit may do. The zero value is MissingIP.
+const (
+	MissingIP   OnMissing = iota // the address stands in
+	MissingSkip                  // the limit does not apply
+	MissingDeny                  // the request is denied
+)
+
+// String returns the word of the policy file.
+func (m OnMissing) String() string { return [...]string{"ip", "skip", "deny"}[min(m, MissingDeny)] }
+
+// A Class is what several routes share.
+type Class struct {
+	Name         string
+	Limits       []*Limit
+	OnFailure    drossel.FailureMode
+	Shadow       bool
+	Line, Column int
+}
+
+// A Route is a pattern and the checks of the requests that match it.
+type Route struct {
+	Pattern   string // in normal form, such as "GET /api/search"
+	Class     string // "" if it has none
+	Unlimited bool
+	Deny      bool
+	Checks    []RouteCheck // in the order in which they are decided
+	OnFailure drossel.FailureMode
+	Shadow    bool
+
+	Line, Column int // the place in the file
+
+	pattern pattern
+	plan    *plan
+}
+
+// Steps returns in how many steps the route's limits are decided: 0 for none.
+func (r *Route) Steps() int { return min(1, len(r.Checks)) }
+
+// A RouteCheck is a limit as one route applies it.
+type RouteCheck struct {
+	Limit *Limit // a copy with Shadow set where the route is not enforced
+	Cost  int64
+	From  string // "all routes", "class" or "route"
+}

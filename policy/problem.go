@@ -1,0 +1,80 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A Problem is one thing wrong with a policy file: a place, a fact, a way out.
+type Problem struct {
+	File         string
+	Line, Column int    // from 1; 0 if the problem has no place
+	Text         string // lower case, no full stop
+	Hint         string // "" if there is none
+	Code         string // such as DRS012; "" for what the file's grammar refuses
+	Warning      bool   // the policy works all the same
+}
+
+// String returns the problem as it is printed: the place and the fact on one line,
+// the hint on a line of its own.
+//
+//	policy.yaml:14:12: limit "login": cost 10 is more than burst 5, so it can never be allowed
+//	hint: raise burst to at least 10, or lower cost
+func (p Problem) String() string {
+	var b strings.Builder
+	b.WriteString(p.File)
+	if p.Line > 0 {
+		fmt.Fprintf(&b, ":%d:%d", p.Line, p.Column)
+	}
+	b.WriteString(": ")
+	if p.Warning {
+		b.WriteString("warning: ")
+	}
+	b.WriteString(p.Text)
+	if p.Code != "" {
+		b.WriteString("  [" + p.Code + "]")
+	}
+	if p.Hint != "" {
+		b.WriteString("\nhint: " + p.Hint)
+	}
+	return b.String()
+}
+
+// Problems are the problems of a file, sorted by place.
+type Problems []Problem
+
+// Error returns all problems, one below the other.
+func (ps Problems) Error() string {
+	lines := make([]string, len(ps))
+	for i, p := range ps {
+		lines[i] = p.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Err returns the problems as an error, nil if there are only warnings.
+func (ps Problems) Err() error {
+	if ps.Errors() == 0 {
+		return nil
+	}
+	return ps
+}
+
+// Errors counts the problems that are not warnings.
+func (ps Problems) Errors() int {
+	n := 0
+	for _, p := range ps {
+		if !p.Warning {
+			n++
+		}
+	}
+	return n
+}
+
+func (ps Problems) sort() {
+	slices.SortStableFunc(ps, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+}

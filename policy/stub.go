@@ -1,0 +1,8 @@
+package policy
+
+type (
+	matcher struct{}
+	pattern struct{}
+	plan    struct{}
+	key     struct{}
+)
