@@ -11,25 +11,34 @@ type fifo[T any] struct {
 // live returns the elements; they may be changed in place.
 func (q *fifo[T]) live() []T { return q.buf[q.head:] }
 
-// drop removes the first n elements. The rest moves once more than half of the
-// buffer is dead, so a drop costs no more than the appends before it; a buffer
-// that is mostly empty is given back.
+// drop removes the first n elements.
 func (q *fifo[T]) drop(n int) {
 	q.head += n
-	if q.head*2 <= len(q.buf) {
-		return
-	}
+	q.tidy()
+}
+
+// remove removes the i-th element.
+func (q *fifo[T]) remove(i int) {
+	q.buf = slices.Delete(q.buf, q.head+i, q.head+i+1)
+	q.tidy()
+}
+
+// tidy moves the elements to the front once they are fewer than those dropped, so
+// that a drop costs no more than the appends before it. A large buffer that is
+// mostly empty is given back; a small one stays, or a key with one element at a
+// time would allocate for each.
+func (q *fifo[T]) tidy() {
 	live := q.live()
-	if len(live) <= cap(q.buf)/8 {
-		q.buf, q.head = slices.Clone(live), 0
-		return
+	switch {
+	case cap(q.buf) > 64 && len(live) <= cap(q.buf)/8:
+		q.buf, q.head = append([]T(nil), live...), 0
+	case q.head > len(live):
+		q.buf, q.head = append(q.buf[:0], live...), 0
 	}
-	q.buf, q.head = append(q.buf[:0], live...), 0
 }
 
 // keep makes the first n elements all there are.
 func (q *fifo[T]) keep(n int) { q.buf = q.buf[:q.head+n] }
 
 func (q *fifo[T]) push(e T)          { q.buf = append(q.buf, e) }
-func (q *fifo[T]) remove(i int)      { q.buf = slices.Delete(q.buf, q.head+i, q.head+i+1) }
 func (q *fifo[T]) insert(i int, e T) { q.buf = slices.Insert(q.buf, q.head+i, e) }

@@ -49,7 +49,7 @@ func NewQueuedBucket(limit, period, burst, queue int64) TokenBucket {
 
 func newTokenBucket(limit, period, burst int64) TokenBucket {
 	if limit <= 0 || burst <= 0 {
-		return TokenBucket{n: 1, p: 1}
+		return TokenBucket{n: 1, p: 1, inv: math.MaxUint64}
 	}
 	g := gcd(limit, period)
 	t := TokenBucket{n: limit / g, p: period / g, burst: burst, capacity: burst}
@@ -127,10 +127,11 @@ func (t *TokenBucket) units(s Span) int64 {
 }
 
 // divP returns x/p by a multiplication: a division costs more than the rest of a
-// decision. The estimate is at most two short.
+// decision. The estimate is at most one short: inv*p > 2^64-1-p, so that
+// x*inv/2^64 > x/p - x/2^64 > x/p - 1.
 func (t *TokenBucket) divP(x uint64) int64 {
 	q, _ := bits.Mul64(x, t.inv)
-	for r := x - q*uint64(t.p); r >= uint64(t.p); r -= uint64(t.p) {
+	if x-q*uint64(t.p) >= uint64(t.p) {
 		q++
 	}
 	return int64(min(q, math.MaxInt64))
