@@ -7,13 +7,12 @@ import (
 )
 
 // A Decision is the answer about one budget. The numbers are those after the
-// charge if there was one.
+// charge if there was one. It is four words, so that it travels in registers.
 type Decision struct {
 	Allowed    bool
 	Remaining  int64         // units that could be taken right now
 	RetryAfter time.Duration // until the same request fits; 0 if allowed, Never if no wait will do
 	ResetAfter time.Duration // until the budget is unused again
-	Delay      time.Duration // hold the request this long, then let it go (Limit.MaxWait)
 }
 
 // duration converts microseconds; algo.Never and what does not fit become Never.
@@ -90,7 +89,8 @@ type Check struct {
 	Shadow  bool   // decided and charged with the rest, but has no vote
 	Final   int64  // read by Settle: what Cost turns out to have been
 	Decision
-	At int64 // set by the store: the time it keeps with the charge; Settle reads it
+	Delay time.Duration // set by the store: hold the request this long, then let it go (Limit.MaxWait)
+	At    int64         // set by the store: the time it keeps with the charge; Settle reads it
 
 	mem memoryCheck // the in-memory store's notes between its two passes
 }

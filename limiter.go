@@ -31,9 +31,10 @@ type Options struct {
 type Limiter struct {
 	store   Store
 	memory  *Memory // the store, if it is a Memory: its single takes skip the batch
-	budget  *Budget
+	budget  *Budget                 // the limit as given
+	plain   *Budget                 // the same without a wait: what Take takes from
+	waiting func() (*Budget, error) // the same with a queue: what Wait takes from
 	opts    Options
-	waiting func() (*Budget, error) // the rate that Wait takes from
 	batches sync.Pool
 }
 
@@ -60,7 +61,13 @@ func New(l Limit, opts *Options) (*Limiter, error) {
 	if o.MaxWait <= 0 {
 		o.MaxWait = time.Minute
 	}
-	lim := &Limiter{store: o.Store, budget: budget, opts: o}
+	lim := &Limiter{store: o.Store, budget: budget, plain: budget, opts: o}
+	if l.MaxWait > 0 {
+		l.MaxWait = 0
+		if lim.plain, err = budget.Variant(l); err != nil {
+			return nil, err
+		}
+	}
 	lim.memory, _ = o.Store.(*Memory)
 	lim.waiting = sync.OnceValues(lim.newWaiting)
 	lim.batches.New = func() any { return &Batch{Checks: make([]Check, 1, 4)} }
@@ -72,16 +79,22 @@ func New(l Limit, opts *Options) (*Limiter, error) {
 func (l *Limiter) Budget() *Budget { return l.budget }
 
 // Take takes one unit for key. A denial is not an error; an error means that the
-// store could not tell, and comes with a denial.
-func (l *Limiter) Take(ctx context.Context, key string) (Decision, error) {
-	return l.TakeN(ctx, key, 1)
+// store could not tell, and comes with a denial. Take never waits: of a limit with
+// a MaxWait it takes what may be used at once. Wait and Reserve use the wait.
+func (l *Limiter) Take(ctx context.Context, key string) (d Decision, err error) {
+	if l.memory != nil && l.plain.simple(1) {
+		l.memory.takeOne(&d, l.plain, key, 1)
+		return d, nil
+	}
+	return l.ask(ctx, key, 1, false)
 }
 
 // TakeN takes cost units for key, all or none. A cost of 0 is allowed and takes
 // nothing.
-func (l *Limiter) TakeN(ctx context.Context, key string, cost int64) (Decision, error) {
-	if l.memory != nil && l.budget.simple(cost) {
-		return l.memory.takeOne(l.budget, key, cost), nil
+func (l *Limiter) TakeN(ctx context.Context, key string, cost int64) (d Decision, err error) {
+	if l.memory != nil && l.plain.simple(cost) {
+		l.memory.takeOne(&d, l.plain, key, cost)
+		return d, nil
 	}
 	return l.ask(ctx, key, cost, false)
 }
@@ -97,7 +110,7 @@ func (l *Limiter) ask(ctx context.Context, key string, cost int64, peek bool) (D
 	b := l.batches.Get().(*Batch)
 	defer l.batches.Put(b)
 	b.Checks = b.Checks[:1]
-	b.Checks[0] = Check{Budget: l.budget, Key: key, Cost: cost}
+	b.Checks[0] = Check{Budget: l.plain, Key: key, Cost: cost}
 	b.OnFailure, b.Peek = l.opts.OnFailure, peek
 	b.ID = ID{}
 	if l.budget.limit.Algorithm == Concurrency && !peek {
@@ -135,7 +148,7 @@ func (l *Limiter) TakeUpTo(ctx context.Context, key string, most int64) (int64, 
 func (l *Limiter) TakeAll(ctx context.Context, keys ...string) (allowed bool, ds []Decision, err error) {
 	b := Batch{Checks: make([]Check, len(keys)), OnFailure: l.opts.OnFailure}
 	for i, key := range keys {
-		b.Checks[i] = Check{Budget: l.budget, Key: key, Cost: 1}
+		b.Checks[i] = Check{Budget: l.plain, Key: key, Cost: 1}
 	}
 	if err := l.store.Take(ctx, &b); err != nil {
 		return false, nil, l.failed(err)
@@ -151,6 +164,7 @@ func (l *Limiter) TakeAll(ctx context.Context, keys ...string) (allowed bool, ds
 // turned out to cost.
 type Reservation struct {
 	Decision
+	Delay   time.Duration // hold the request this long, then let it go (Limit.MaxWait)
 	limiter *Limiter
 	batch   Batch
 }
@@ -172,7 +186,7 @@ func (l *Limiter) reserve(ctx context.Context, budget *Budget, key string, cost 
 	if err := l.store.Take(ctx, &r.batch); err != nil {
 		return nil, l.failed(err)
 	}
-	r.Decision = r.batch.Checks[0].Decision
+	r.Decision, r.Delay = r.batch.Checks[0].Decision, r.batch.Checks[0].Delay
 	return r, nil
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 func BenchmarkHot(b *testing.B) {
-	lim, _ := drossel.New(drossel.PerSecond(1e9), nil)
+	lim, _ := drossel.New(drossel.PerSecond(1_000_000), nil)
 	ctx := context.Background()
 	for b.Loop() {
 		lim.Take(ctx, "203.0.113.7")

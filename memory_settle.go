@@ -69,7 +69,7 @@ func (m *Memory) mark(tag uint64, now int64) bool {
 		return false
 	}
 	if m.room(s, now, 1) {
-		m.slot(s, tag, now).unused = tick(now+settleMark) + 1
+		m.findSlot(s, tag, now).unused = tick(now+settleMark) + 1
 	}
 	return true
 }
@@ -101,7 +101,7 @@ func (m *Memory) chargeRest(s *shard, c *Check, now int64) {
 	if !m.room(s, now, 1) {
 		return
 	}
-	sl := m.slot(s, c.mem.tag, now)
+	sl := m.findSlot(s, c.mem.tag, now)
 	if budget.limit.Algorithm == SlidingLog {
 		l := m.logOf(s, sl)
 		before := logBytes(l)

@@ -12,6 +12,7 @@ import (
 type memoryCheck struct {
 	tag      uint64
 	view     algo.State
+	at       int // where the key's slot was
 	repaired bool
 	skip     bool // no room and the batch fails open or closed: nothing to store
 }
@@ -86,7 +87,7 @@ func (m *Memory) take(b *Batch, now int64) error {
 func (m *Memory) ask(b *Batch, i int) {
 	c := &b.Checks[i]
 	budget, need := c.Budget, c.Cost+c.Reserve
-	c.Decision, c.At = Decision{}, b.Now
+	c.Decision, c.Delay, c.At = Decision{}, 0, b.Now
 	c.mem.view, c.mem.repaired, c.mem.skip = algo.State{}, false, false
 	if budget.capacity == 0 {
 		c.Allowed = need == 0
@@ -104,29 +105,44 @@ func (m *Memory) ask(b *Batch, i int) {
 		}
 		at, found = s.table.find(c.mem.tag)
 	}
-	var sl slot
-	if found {
-		sl = s.table.slots[at]
-	}
+	c.mem.at = at
 	var wait int64
+	if budget.limit.Algorithm == TokenBucket {
+		var st algo.State
+		if found {
+			st = s.table.slots[at].state
+		}
+		c.mem.view, c.mem.repaired, wait = budget.bucket.Look(st, b.Now, need, budget.wide.Load())
+	} else {
+		var sl slot
+		if found {
+			sl = s.table.slots[at]
+		}
+		wait = c.ask(s, sl, b, need)
+	}
+	c.Allowed = wait == 0 || need == 0
+	if !c.Allowed {
+		c.RetryAfter = duration(wait)
+	}
+}
+
+// ask decides a check of another algorithm than a token bucket on a copy of its
+// slot.
+func (c *Check) ask(s *shard, sl slot, b *Batch, need int64) (wait int64) {
+	budget := c.Budget
 	switch budget.limit.Algorithm {
 	case SlidingLog:
-		wait = budget.log.Fit(budget.log.View(s.log(sl), b.Now), need)
+		return budget.log.Fit(budget.log.View(s.log(sl), b.Now), need)
 	case Concurrency:
 		view := budget.inFlight.View(s.holders(sl), b.Now)
-		if !view.Holds(b.ID) {
-			wait = budget.inFlight.Fit(view, need)
+		if view.Holds(b.ID) {
+			return 0
 		}
-	default:
-		w := budget.window(b.Now)
-		c.mem.view, c.mem.repaired = budget.view(sl.state, b.Now, &w)
-		wait = budget.fit(c.mem.view, b.Now, need, &w)
+		return budget.inFlight.Fit(view, need)
 	}
-	if need == 0 {
-		wait = 0
-	}
-	c.Allowed = wait == 0
-	c.RetryAfter = duration(wait)
+	w := budget.window(b.Now)
+	c.mem.view, c.mem.repaired = budget.view(sl.state, b.Now, &w)
+	return budget.fit(c.mem.view, b.Now, need, &w)
 }
 
 // answer charges the check if the batch is allowed, and reports.
@@ -139,17 +155,35 @@ func (m *Memory) answer(b *Batch, c *Check) {
 	write := c.Cost > 0 && !b.Peek && c.RetryAfter != Never
 	charge := write && b.Allowed && c.Allowed
 	switch budget.limit.Algorithm {
+	case TokenBucket:
+		m.answerBucket(s, b, c, charge, write)
 	case SlidingLog:
 		m.answerLog(s, b, c, charge, write)
-		return
 	case Concurrency:
 		m.answerInFlight(s, b, c, charge, write)
-		return
-	case TokenBucket:
-		if c.Allowed && budget.limit.MaxWait > 0 {
-			c.Delay = duration(budget.bucket.Delay(c.mem.view, b.Now, c.Cost))
-		}
+	default:
+		m.answerWindow(s, b, c, charge, write)
 	}
+}
+
+func (m *Memory) answerBucket(s *shard, b *Batch, c *Check, charge, write bool) {
+	bucket := &c.Budget.bucket
+	if c.Budget.limit.MaxWait > 0 && c.Allowed {
+		c.Delay = duration(bucket.Delay(c.mem.view, b.Now, c.Cost))
+	}
+	if charge {
+		c.mem.view = bucket.Charge(c.mem.view, c.Cost)
+	}
+	remaining, reset := bucket.Report(c.mem.view, b.Now)
+	c.Remaining, c.ResetAfter = remaining, duration(reset)
+	if charge || write && c.mem.repaired {
+		sl := m.slot(s, c.mem.tag, c.mem.at, b.Now)
+		sl.state, sl.unused = c.mem.view, tick(b.Now+reset)+1
+	}
+}
+
+func (m *Memory) answerWindow(s *shard, b *Batch, c *Check, charge, write bool) {
+	budget := c.Budget
 	w := budget.window(b.Now)
 	if charge {
 		c.mem.view = budget.charge(c.mem.view, c.Cost)
@@ -158,7 +192,7 @@ func (m *Memory) answer(b *Batch, c *Check) {
 	reset := budget.resetAfter(c.mem.view, b.Now, &w)
 	c.ResetAfter = duration(reset)
 	if charge || write && c.mem.repaired {
-		sl := m.slot(s, c.mem.tag, b.Now)
+		sl := m.slot(s, c.mem.tag, c.mem.at, b.Now)
 		sl.state, sl.unused = c.mem.view, tick(b.Now+reset)+1
 	}
 }
@@ -166,7 +200,7 @@ func (m *Memory) answer(b *Batch, c *Check) {
 func (m *Memory) answerLog(s *shard, b *Batch, c *Check, charge, write bool) {
 	a := c.Budget.log
 	if charge {
-		sl := m.slot(s, c.mem.tag, b.Now)
+		sl := m.slot(s, c.mem.tag, c.mem.at, b.Now)
 		l := m.logOf(s, sl)
 		before := logBytes(l)
 		c.At = a.Charge(a.View(l, b.Now), c.Cost)
@@ -180,14 +214,14 @@ func (m *Memory) answerLog(s *shard, b *Batch, c *Check, charge, write bool) {
 	c.ResetAfter = duration(reset)
 	if !charge && write && view.Repaired() {
 		view.Store()
-		m.slot(s, c.mem.tag, b.Now).unused = tick(b.Now+reset) + 1
+		m.slot(s, c.mem.tag, c.mem.at, b.Now).unused = tick(b.Now+reset) + 1
 	}
 }
 
 func (m *Memory) answerInFlight(s *shard, b *Batch, c *Check, charge, write bool) {
 	a := c.Budget.inFlight
 	if charge {
-		sl := m.slot(s, c.mem.tag, b.Now)
+		sl := m.slot(s, c.mem.tag, c.mem.at, b.Now)
 		h := m.holdersOf(s, sl)
 		before := holdersBytes(h)
 		a.Acquire(a.View(h, b.Now), b.ID, c.Cost, a.MaxTTL)
@@ -200,7 +234,7 @@ func (m *Memory) answerInFlight(s *shard, b *Batch, c *Check, charge, write bool
 	c.ResetAfter = duration(reset)
 	if !charge && write && reset > 0 {
 		view.Store()
-		m.slot(s, c.mem.tag, b.Now).unused = tick(b.Now+reset) + 1
+		m.slot(s, c.mem.tag, c.mem.at, b.Now).unused = tick(b.Now+reset) + 1
 	}
 }
 
@@ -233,8 +267,16 @@ func overflowTag(b *Budget, shard, mask uint64) uint64 {
 	return max(1, fingerprint(b, "\x00overflow")&^mask|shard)
 }
 
-// slot returns the slot of tag, a new one if there is none yet.
-func (m *Memory) slot(s *shard, tag uint64, now int64) *slot {
+// slot returns the slot of tag, which was last seen at; a new one if there is none
+// yet.
+func (m *Memory) slot(s *shard, tag uint64, at int, now int64) *slot {
+	if slots := s.table.slots; uint(at) < uint(len(slots)) && slots[at].tag == tag {
+		return &slots[at]
+	}
+	return m.findSlot(s, tag, now)
+}
+
+func (m *Memory) findSlot(s *shard, tag uint64, now int64) *slot {
 	if i, found := s.table.find(tag); found {
 		return &s.table.slots[i]
 	}
