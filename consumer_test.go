@@ -19,7 +19,8 @@ func TestConsumerGetsOneRequire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The sums save asking for them; go mod tidy drops what it does not need.
+	// go mod tidy keeps the sums of what the root's tests import, so that these can run too. Handing
+	// them in makes it need no network.
 	sums, err := os.ReadFile("go.sum")
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +45,7 @@ func main() {
 			t.Fatal(err)
 		}
 	}
-	for _, args := range [][]string{{"mod", "tidy"}, {"build", "-o", filepath.Join(dir, "consumer"), "."}, {"run", "."}} {
+	for _, args := range [][]string{{"mod", "tidy"}, {"run", "."}} {
 		cmd := exec.CommandContext(t.Context(), "go", args...)
 		cmd.Dir = dir
 		cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod -buildvcs=false")
@@ -58,12 +59,5 @@ func main() {
 	}
 	if n := strings.Count(string(mod), "require"); n != 1 || strings.Contains(string(mod), "require (") || strings.Contains(string(mod), "// indirect") {
 		t.Errorf("want one require and no indirect one:\n%s", mod)
-	}
-	left, err := os.ReadFile(filepath.Join(dir, "go.sum"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(left) != 0 {
-		t.Errorf("want no sums of other modules:\n%s", left)
 	}
 }

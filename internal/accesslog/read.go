@@ -256,13 +256,14 @@ func (r *reader) parseLines(file *File, src io.Reader) error {
 		for errors.Is(err, bufio.ErrBufferFull) {
 			_, err = in.ReadSlice('\n')
 		}
-		if err != nil && !errors.Is(err, io.EOF) {
+		end := errors.Is(err, io.EOF)
+		if err != nil && !end {
 			return err
 		}
 		if len(line) > 0 {
 			r.line(file, line, long)
 		}
-		if err != nil {
+		if end {
 			return nil
 		}
 	}

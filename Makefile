@@ -1,0 +1,56 @@
+GO ?= go
+FUZZTIME ?= 20s
+
+# Debian packages of the servers that tests start; none so far.
+SERVERS :=
+
+# The modules beside the root, each with a go.mod of its own. What tools holds is tested too.
+MODULES := $(patsubst %/go.mod,%,$(wildcard tools/go.mod bench/go.mod test/go.mod examples/go.mod examples/*/go.mod))
+LINT := $(GO) tool -modfile=tools/go.mod golangci-lint
+
+.PHONY: check format vet lint test servers race fuzz bench gen gen-check build help
+
+check: format vet lint test ## format, vet, lint and test: what every commit passes
+
+format: ## format all Go files
+	$(LINT) fmt
+
+vet: ## go vet, in all modules
+	$(GO) vet ./...
+	@set -e; for m in $(MODULES); do echo "$(GO) -C $$m vet ./..."; $(GO) -C $$m vet ./...; done
+
+lint: ## run the linters of .golangci.yml
+	$(LINT) run
+
+test: ## run all tests of all modules, and list the skipped ones
+	@$(GO) -C tools run ./testall -shuffle=on -- .. $(addprefix ../,$(MODULES))
+
+servers: ## install the servers that tests start (Debian packages)
+	@if [ -z "$(SERVERS)" ]; then echo "servers: the tests need none"; \
+	elif dpkg -s $(SERVERS) >/dev/null 2>&1; then echo "servers: $(SERVERS) are installed"; \
+	elif [ "$$(id -u)" = 0 ]; then apt-get install -y --no-install-recommends $(SERVERS); \
+	else sudo apt-get install -y --no-install-recommends $(SERVERS); fi
+
+race: ## run the tests with the race detector
+	$(GO) test -race -shuffle=on ./...
+
+fuzz: ## run every fuzz test for FUZZTIME (20s)
+	@$(GO) -C tools run ./fuzzall .. $(FUZZTIME)
+
+bench: ## measure against other rate limiters
+	$(GO) -C bench run .
+
+gen: ## make the generated files again
+	$(GO) generate ./...
+
+# Compares before and after, so that it also works on changes that are not committed yet.
+STATE = { git status --porcelain; git diff HEAD; } | git hash-object --stdin
+gen-check: ## fail if a generated file is not what its source makes of it
+	@before=$$($(STATE)) && $(GO) generate ./... && \
+	if [ "$$before" != "$$($(STATE))" ]; then git status --short; echo "gen-check: run make gen and commit what it changes"; exit 1; fi
+
+build: ## build the program into dist/
+	$(GO) build -trimpath -o dist/ ./cmd/...
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
