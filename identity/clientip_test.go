@@ -71,6 +71,13 @@ func TestClientIPRows(t *testing.T) {
 		{"NAT64 is counted by the IPv4 prefix", identity.ClientIP{IPv4Prefix: 24}, request("[64:ff9b::203.0.113.7]:1"), "203.0.113.0/24"},
 		{"what is like NAT64 is not", identity.ClientIP{}, request("[64:ff9b:0:0:1::203.0.113.7]:1"), "64:ff9b::/64"},
 		{"IPv6 must be in brackets in Forwarded", identity.ClientIP{TrustedProxies: identity.MustCIDRs("10.0.0.0/8"), From: "Forwarded"}, request("10.0.0.1:80", `Forwarded: for="2001:db8::1"`), "10.0.0.1"},
+		{"a bracket that is not closed", proxied, request("10.0.0.1:80", "X-Forwarded-For: [2001:db8::1"), "10.0.0.1"},
+		{"no colon behind the bracket", proxied, request("10.0.0.1:80", "X-Forwarded-For: [2001:db8::1]80"), "10.0.0.1"},
+		{"a bad port behind the bracket", proxied, request("10.0.0.1:80", "X-Forwarded-For: [2001:db8::1]:_x"), "10.0.0.1"},
+		{"too long for an address", proxied, request("10.0.0.1:80", "X-Forwarded-For: "+strings.Repeat("0:", 30)+":1"), "10.0.0.1"},
+		{"any number of lines is bounded", proxied, &http.Request{RemoteAddr: "10.0.0.1:80", Header: http.Header{"X-Forwarded-For": append(make([]string, 8192), "1.2.3.4")}}, "10.0.0.1"},
+		{"depth on a unix socket without a header", identity.ClientIP{From: "X-Forwarded-For", Depth: 1}, request("@"), "unknown-peer"},
+		{"depth on a unix socket", identity.ClientIP{From: "X-Forwarded-For", Depth: 1}, request("@", "X-Forwarded-For: 1.2.3.4, 203.0.113.7"), "203.0.113.7"},
 		{"depth beyond what is ever read", identity.ClientIP{From: "X-Forwarded-For", Depth: 65}, request("203.0.113.7:1", "X-Forwarded-For: "+strings.Repeat("198.51.100.1,", 100)), "203.0.113.7"},
 	} {
 		if got := tt.ip.Key(tt.r); got != tt.want {
@@ -104,11 +111,70 @@ func TestClientHasTheWholeAddress(t *testing.T) {
 		{identity.Request{Peer: "203.0.113.7:1", Given: map[string]string{"ip": "::ffff:1.2.3.4"}}, identity.Client{Key: "1.2.3.0/24", Addr: netip.MustParseAddr("1.2.3.4"), Via: identity.ViaGiven}},
 		{identity.Request{Peer: "203.0.113.7:1", Given: map[string]string{"ip": "here"}}, identity.Client{Key: "unknown-peer", Via: identity.ViaFallback}},
 		{identity.Request{}, identity.Client{Key: "unknown-peer", Via: identity.ViaFallback}},
+		{identity.Request{Peer: "localhost:1"}, identity.Client{Key: "unknown-peer", Via: identity.ViaFallback}},
 	} {
 		ip := identity.ClientIP{IPv4Prefix: 24}
 		got := ip.Client(&tt.req)
 		if got.Key != tt.want.Key || got.Addr != tt.want.Addr || got.Via != tt.want.Via {
 			t.Errorf("client of %q %v: %+v, want %+v", tt.req.Peer, tt.req.Given, got, tt.want)
+		}
+	}
+}
+
+// Depth asks for no trusted peer, but a unix socket without a usable header
+// still has no address, and that is worth counting.
+func TestDepthOnUnixSocket(t *testing.T) {
+	for _, tt := range []struct {
+		trusted identity.CIDRs
+		value   string
+		want    identity.Via
+	}{
+		{identity.CIDRs{}, "", identity.ViaFallback},
+		{identity.CIDRs{}, "1.2.3.4", identity.ViaFallback}, // too few
+		{identity.CIDRs{}, "1.2.3.4, 10.0.0.1", identity.ViaHeader},
+		{identity.MustCIDRs("unix"), "", identity.ViaPeer},
+		{identity.MustCIDRs("unix"), "1.2.3.4", identity.ViaPeer},
+	} {
+		ip := identity.ClientIP{TrustedProxies: tt.trusted, From: "X-Forwarded-For", Depth: 2}
+		req := identity.Request{Peer: "@", Fields: http.Header{"X-Forwarded-For": {tt.value}}}
+		if got := ip.Client(&req); got.Via != tt.want {
+			t.Errorf("%q, trusted %v: %q via %v, want via %v", tt.value, tt.trusted, got.Key, got.Via, tt.want)
+		}
+	}
+}
+
+func TestForwardedSyntax(t *testing.T) {
+	const peer = "10.0.0.1"
+	ip := identity.ClientIP{TrustedProxies: identity.MustCIDRs("10.0.0.0/8"), From: "Forwarded"}
+	for _, tt := range []struct{ value, want string }{
+		{`for="203.0.113.7:_gaz-1.x"`, "203.0.113.7"},
+		{`for="[2001:db8::1]:_x"`, "2001:db8::/64"},
+		{`For=203.0.113.7;BY=_x;host="a\"b,c;d";x=!#$`, "203.0.113.7"},
+		{`for=203.0.113.7;`, "203.0.113.7"},
+		{`host="` + "\t\xe4" + `";for=203.0.113.7`, "203.0.113.7"},
+		{strings.Repeat("for=1.2.3.4,", 100) + "for=203.0.113.7, for=10.0.0.2", "203.0.113.7"},
+		{"for=9.9.9.9," + strings.Repeat("for=10.0.0.9,", 70), "10.0.0.9"},
+
+		{`for=203.0.113.7;For=203.0.113.8`, peer},
+		{`for="203.0.113.7:_"`, peer},
+		{`for="203.0.113.7:_a/b"`, peer},
+		{`for="203.0.113.7:x"`, peer},
+		{`for=203.0.113.7:80`, peer}, // a colon must be quoted
+		{`for=`, peer},
+		{`for`, peer},
+		{`=1`, peer},
+		{`for=203.0.113.7 proto=https`, peer},
+		{`for="203.0.113.7"x`, peer},
+		{`host="\`, peer},
+		{"host=\"\\\x00\";for=203.0.113.7", peer},
+		{"host=\"\x7f\";for=203.0.113.7", peer},
+		{`a=1;b=2;c=3;d=4;e=5;f=6;g=7;h=8;i=9;j=0;k=1;l=2;m=3;n=4;o=5;p=6;for=203.0.113.7`, peer},
+		{`for=203.0.113.7, a=`, peer},
+		{`a=, for=203.0.113.7`, peer},
+	} {
+		r := &http.Request{RemoteAddr: peer + ":80", Header: http.Header{"Forwarded": {tt.value}}}
+		if got := ip.Key(r); got != tt.want {
+			t.Errorf("%q: key %q, want %q", tt.value, got, tt.want)
 		}
 	}
 }
@@ -180,6 +246,7 @@ func TestClientIPExplain(t *testing.T) {
 		{xff, request("10.0.3.2:1", "X-Forwarded-For: 1.1.1.1, 203.0.113.7, 10.0.0.1"), "socket peer 10.0.3.2 is trusted; X-Forwarded-For, 2nd from the right, the first that is not trusted"},
 		{xff, request("10.0.3.2:1", "X-Forwarded-For: 10.1.1.1, 10.0.0.1"), "socket peer 10.0.3.2 is trusted; X-Forwarded-For, all trusted, so the leftmost"},
 		{xff, request("10.0.3.2:1", "X-Forwarded-For: "+strings.Repeat("10.1.1.1, ", 65)), "socket peer 10.0.3.2 is trusted; X-Forwarded-For, all of the last 64 trusted, so the 64th from the right"},
+		{xff, request("10.0.3.2:1", "X-Forwarded-For: 1.1.1.1, 10.1.1.1, 10.0.0.1"), "socket peer 10.0.3.2 is trusted; X-Forwarded-For, 3rd from the right, the first that is not trusted"},
 		{xff, request("10.0.3.2:1", "X-Forwarded-For: <script>, 10.0.0.1"), "socket peer 10.0.3.2 is trusted; X-Forwarded-For, 2nd from the right is no address, so the last good hop before it"},
 		{xff, request("10.0.3.2:1", "X-Forwarded-For: "+strings.Repeat("a", 8193)), "socket peer 10.0.3.2 is trusted; X-Forwarded-For is longer than 8192 bytes, so the peer"},
 		{fwd, request("10.0.3.2:1", `Forwarded: for="`), "socket peer 10.0.3.2 is trusted; Forwarded is malformed, so the peer"},

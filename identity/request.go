@@ -80,8 +80,8 @@ func (r *Request) Hostname() string {
 		if end := strings.IndexByte(host, ']'); end >= 0 {
 			host = host[:end+1]
 		}
-	} else if colon := strings.IndexByte(host, ':'); colon >= 0 {
-		host = host[:colon]
+	} else if name, port, _ := strings.Cut(host, ":"); !strings.Contains(port, ":") {
+		host = name
 	}
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
