@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"math/bits"
+	"math/rand"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/drossel-io/drossel"
+)
+
+// maxWorkers is the largest number of workers of a case.
+const maxWorkers = 2
+
+// A load is the keys of a case and the order in which each worker asks for them.
+type load struct {
+	keys   []string
+	orders [maxWorkers][]uint32
+}
+
+// hotLoad asks for one key again and again.
+func hotLoad() *load {
+	order := make([]uint32, 1<<15)
+	return &load{keys: []string{"203.0.113.7"}, orders: [...][]uint32{order, order}}
+}
+
+// zipfLoad asks for n keys in zipf order: the popular ones lie anywhere among the
+// others. Both workers walk the same sequence, the second from its middle.
+func zipfLoad(n, length int) *load {
+	l := &load{keys: makeKeys(n)}
+	z := rand.NewZipf(rand.New(rand.NewSource(1)), 1.1, 1, uint64(n-1))
+	places := rand.New(rand.NewSource(2)).Perm(n)
+	order := make([]uint32, length)
+	for i := range order {
+		order[i] = uint32(places[z.Uint64()])
+	}
+	l.orders = [...][]uint32{order, append(order[length/2:length:length], order[:length/2]...)}
+	return l
+}
+
+func makeKeys(n int) []string {
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("user-%d", i)
+	}
+	return keys
+}
+
+// all is the order that asks for each key once.
+func (l *load) all() []uint32 {
+	order := make([]uint32, len(l.keys))
+	for i := range order {
+		order[i] = uint32(i)
+	}
+	return order
+}
+
+// A taker asks for one unit of each key in order and returns how many it was
+// refused. The loop is its own, so that no call by way of a pointer is measured
+// with it.
+type taker func(keys []string, order []uint32) (refused int)
+
+// A limiterMaker makes the taker of one limiter with one limit.
+type limiterMaker struct {
+	name    string
+	options string
+	make    func(limit drossel.Limit) taker
+}
+
+// The limits refuse nothing while they are measured, refill slowly, so that no key
+// falls out of use, and by fractions of a microsecond, which is the harder case.
+var (
+	hotLimit  = drossel.Limit{Quota: 7, Period: time.Second, Burst: 1_000_000_000}
+	zipfLimit = drossel.Limit{Quota: 7, Period: 100 * time.Second, Burst: 20_000_000}
+)
+
+// limiters returns a contender for each maker, its keys already known.
+func (l *load) limiters(as role, limit drossel.Limit, makers ...limiterMaker) []contender {
+	var cs []contender
+	for _, m := range makers {
+		take := m.make(limit)
+		take(l.keys, l.all())
+		cs = append(cs, contender{
+			name: m.name, role: as, options: m.options,
+			pass: func(worker int) (int, int) {
+				order := l.orders[worker]
+				return len(order), take(l.keys, order)
+			},
+		})
+	}
+	return cs
+}
+
+// contenders returns all limiters and the floors of the load.
+func (l *load) contenders(limit drossel.Limit) []contender {
+	return append(l.limiters(ours, limit, drosselLimiter), l.limiters(peer, limit, peers...)...)
+}
+
+var drosselLimiter = limiterMaker{
+	name:    "drossel",
+	options: "Limiter.Take, in-memory store, defaults",
+	make: func(limit drossel.Limit) taker {
+		lim, err := drossel.New(limit, nil)
+		must(err)
+		ctx := context.Background()
+		return func(keys []string, order []uint32) (refused int) {
+			for _, i := range order {
+				if d, _ := lim.Take(ctx, keys[i]); !d.Allowed {
+					refused++
+				}
+			}
+			return refused
+		}
+	},
+}
+
+// A floorState is what the floors write to.
+type floorState struct {
+	seed   maphash.Seed
+	base   time.Time
+	shards []floorShard
+	slots  []floorSlot
+}
+
+// A floorShard is a mutex in a cache line of its own.
+type floorShard struct {
+	mu   sync.Mutex
+	last time.Duration
+	_    [48]byte
+}
+
+type floorSlot struct{ last, _, _, _ uint64 }
+
+// tableLoad is the share of a hash table that is full, on average: it grows by a
+// quarter at 85 %.
+const tableLoad = 0.765
+
+func newFloorState(keys int) *floorState {
+	return &floorState{
+		seed:   maphash.MakeSeed(),
+		base:   time.Now(),
+		shards: make([]floorShard, 64*runtime.GOMAXPROCS(0)),
+		slots:  make([]floorSlot, int(float64(keys)/tableLoad)+1),
+	}
+}
+
+// hashFloor hashes the key and reads the clock inside a mutex: what every limiter
+// of many keys does.
+func (l *load) hashFloor() contender {
+	f := newFloorState(1)
+	return contender{
+		name: "floor", role: floor, options: "maphash.String, time.Since, sync.Mutex",
+		pass: func(worker int) (int, int) {
+			order, shards := l.orders[worker], f.shards
+			for _, i := range order {
+				h := maphash.String(f.seed, l.keys[i])
+				s := &shards[h%uint64(len(shards))]
+				s.mu.Lock()
+				s.last = time.Since(f.base)
+				s.mu.Unlock()
+			}
+			return len(order), 0
+		},
+	}
+}
+
+// slotFloor is hashFloor and one write to the key's slot of 32 bytes.
+func (l *load) slotFloor() contender {
+	f := newFloorState(len(l.keys))
+	return contender{
+		name: "floor with slot", role: floor, options: "and one write to one of 32-byte slots",
+		pass: func(worker int) (int, int) {
+			order, shards, slots := l.orders[worker], f.shards, f.slots
+			for _, i := range order {
+				h := maphash.String(f.seed, l.keys[i])
+				s := &shards[h%uint64(len(shards))]
+				at, _ := bits.Mul64(h, uint64(len(slots)))
+				s.mu.Lock()
+				slots[at].last = uint64(time.Since(f.base))
+				s.mu.Unlock()
+			}
+			return len(order), 0
+		},
+	}
+}
