@@ -30,7 +30,7 @@ type Options struct {
 // and has no goroutine.
 type Limiter struct {
 	store   Store
-	memory  *Memory // the store, if it is a Memory: its single takes skip the batch
+	memory  *Memory                 // the store, if it is a Memory: its single takes skip the batch
 	budget  *Budget                 // the limit as given
 	plain   *Budget                 // the same without a wait: what Take takes from
 	waiting func() (*Budget, error) // the same with a queue: what Wait takes from
