@@ -56,7 +56,11 @@ func parseBracketed(s string, obfuscated bool) (node, bool) {
 		return node{}, false
 	}
 	if rest := s[end+1:]; rest != "" {
-		if rest[0] != ':' || !isPort(rest[1:]) && !(obfuscated && isObfuscated(rest[1:])) {
+		port, ok := strings.CutPrefix(rest, ":")
+		if obfuscated && isObfuscated(port) {
+			port = "0"
+		}
+		if !ok || !isPort(port) {
 			return node{}, false
 		}
 	}
