@@ -223,7 +223,7 @@ func TestReadReportsProgress(t *testing.T) {
 // Read yields what Parse says of each line, whatever lies between reading and yielding.
 func TestReadAgreesWithParse(t *testing.T) {
 	var log bytes.Buffer
-	o := accesslogtest.Options{Lines: 40_000, Addresses: 3_000, Zipf: 1.1, Disorder: 0.5, Broken: 100, Seed: 3}
+	o := accesslogtest.Options{Lines: 20_000, Addresses: 3_000, Zipf: 1.1, Disorder: 0.5, Broken: 100, Seed: 3}
 	if err := accesslogtest.Generate(&log, o); err != nil {
 		t.Fatal(err)
 	}
