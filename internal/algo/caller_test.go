@@ -1,10 +1,6 @@
 package algo_test
 
-import (
-	"slices"
-
-	"github.com/drossel-io/drossel/internal/algo"
-)
+import "github.com/drossel-io/drossel/internal/algo"
 
 // A subject is one key under one algorithm, as a caller of this package holds it.
 // fit, remaining and resetAfter speak of the last view, charge or store.
@@ -330,7 +326,7 @@ func (k *logKey) clone() subject {
 	return c
 }
 
-func (k *logKey) state() any { return slices.Clone(k.l.Entries()) }
+func (k *logKey) state() any { return append([]algo.Entry(nil), k.l.Entries()...) }
 
 // A holdersKey is a key under a concurrency limit.
 type holdersKey struct {

@@ -59,6 +59,7 @@ func drawRate(t *rapid.T) rate {
 	switch rapid.IntRange(0, 3).Draw(t, "kind") {
 	case 0:
 		r.wait = rapid.OneOf(rapid.Int64Range(0, 100*second), rapid.Int64Range(0, maxFill)).Draw(t, "wait")
+		r.wait = min(r.wait, floorMulDiv(1<<60, r.period, r.limit)) // the capacity fits an int64
 	case 1:
 		r.queue = min(fits, units(0).Draw(t, "queue"))
 	}
@@ -168,7 +169,10 @@ func drawCalendar(t *rapid.T) drawn {
 
 // unevenWindows are calendar windows of 3/4 to 5/4 of period.
 func unevenWindows(period int64) func(now int64) algo.Window {
-	start := func(k int64) int64 { return k*period + (k*k%7)*(period/4)/7 }
+	start := func(k int64) int64 {
+		late := (k%7 + 7) % 7
+		return k*period + (late*late%7)*(period/4)/7
+	}
 	return func(now int64) algo.Window {
 		k := now/period + 1
 		for start(k) > now {

@@ -2,6 +2,7 @@ package algo_test
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -403,6 +404,26 @@ func TestRefundEdges(t *testing.T) {
 	}
 }
 
+// A window that a refund has emptied is still the window: a clock that goes back
+// over its edge does not find the one before unused.
+func TestEmptiedWindowStaysOpen(t *testing.T) {
+	keys := every(2, second)
+	for _, name := range []string{"fixed window", "calendar"} {
+		k := keys[name]
+		faultStep{-1, 3, 1, 2, 0, 1}.run(t, k)
+		take(k, start, 1)
+		k.refund(start, charge{at: start, cost: 1}, 1)
+		faultStep{-1, 3, 1, 2, 0, second + 1}.run(t, k)
+		faultStep{0, 3, 1, 0, 0, second}.run(t, k)
+	}
+	k := counter(2, second)
+	take(k, start, 1)
+	k.refund(start, charge{at: start, cost: 1}, 1)
+	if d := take(k, start-1, 1); d.resetAfter != 2*second+1 {
+		t.Errorf("sliding counter: %+v, want reset after %d", d, 2*second+1)
+	}
+}
+
 // Waits that are rounded to a timer give half or double the rate.
 func TestVeryShortPeriodsAreExact(t *testing.T) {
 	for _, step := range []int64{1, 2, 4, 5, 10} {
@@ -452,6 +473,16 @@ func TestLoweredLimitStillRefills(t *testing.T) {
 			faultStep{2 * second, 3, 1, 2, 0, unchecked}.run(t, k)
 		})
 	}
+}
+
+// A wait in which more units refill than an int64 holds makes the capacity as
+// large as that.
+func TestCapacityDoesNotOverflow(t *testing.T) {
+	k := tokens(maxUnits, minPeriod, maxUnits, maxFill)
+	if n := k.capacity(); n != math.MaxInt64 {
+		t.Errorf("capacity %d, want %d", n, int64(math.MaxInt64))
+	}
+	faultStep{0, 3, maxUnits, 3, math.MaxInt64, 0}.run(t, k)
 }
 
 // A new rate finds the time to full that the old one left, and never more than

@@ -14,6 +14,9 @@ import (
 // reads zeros.
 type script struct{ data []byte }
 
+// newScript returns the script of data, of which the first part is enough.
+func newScript(data []byte) *script { return &script{data[:min(len(data), 1_000)]} }
+
 func (s *script) more() bool { return len(s.data) > 0 }
 
 func (s *script) bytes(n int) []byte {
@@ -158,7 +161,7 @@ func (s *script) rate() algo.TokenBucket {
 func FuzzTokenBucket(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		s := &script{data}
+		s := newScript(data)
 		k := &bucketKey{settled: s.byte()%2 == 1}
 		k.family = []algo.TokenBucket{s.rate(), s.rate()}
 		k.rate = k.family[0]
@@ -175,7 +178,7 @@ func same(byte) {}
 func FuzzFixedWindow(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		s := &script{data}
+		s := newScript(data)
 		w := algo.FixedWindow{Limit: s.units(0), Period: s.period(), First: s.byte()%2 == 1}
 		fuzz(t, s, &windowKey{f: w}, same)
 	})
@@ -184,11 +187,11 @@ func FuzzFixedWindow(f *testing.F) {
 func FuzzCalendar(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		s := &script{data}
+		s := newScript(data)
 		quota := algo.Calendar{Limit: s.units(0)}
 		windows := unevenWindows(s.period())
 		k := &calendarKey{c: quota, window: func(now int64) algo.Window {
-			return windows(max(-sane, min(now, sane))) // a caller knows no others
+			return windows(max(-2*sane, min(now, 2*sane))) // a caller knows no others
 		}}
 		fuzz(t, s, k, same)
 	})
@@ -197,7 +200,7 @@ func FuzzCalendar(f *testing.F) {
 func FuzzSlidingCounter(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		s := &script{data}
+		s := newScript(data)
 		fuzz(t, s, &counterKey{c: algo.SlidingCounter{Limit: s.units(0), Period: s.period()}}, same)
 	})
 }
@@ -205,7 +208,7 @@ func FuzzSlidingCounter(f *testing.F) {
 func FuzzSlidingLog(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		s := &script{data}
+		s := newScript(data)
 		fuzz(t, s, &logKey{a: algo.SlidingLog{Limit: s.units(0), Period: s.period()}}, same)
 	})
 }
@@ -213,7 +216,7 @@ func FuzzSlidingLog(f *testing.F) {
 func FuzzConcurrency(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		s := &script{data}
+		s := newScript(data)
 		k := &holdersKey{c: algo.Concurrency{Limit: s.units(0), MaxTTL: s.period()}}
 		var now int64
 		var last decision

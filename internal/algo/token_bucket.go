@@ -24,8 +24,9 @@ type TokenBucket struct {
 
 // NewTokenBucket returns the bucket of limit units per period (microseconds) that
 // admits burst units at once and lets requests wait up to wait for their units.
-// It needs limit >= 0, period > 0, burst >= 0 and a burst that fills within 64
-// bits of microseconds; a limit or burst of 0 makes a bucket of capacity 0.
+// It needs limit, burst and wait >= 0, limit <= math.MaxUint32, period > 0, and a
+// burst that fills within 62 bits of microseconds, wait included, because settled
+// costs may leave twice that; a limit or burst of 0 makes a bucket of capacity 0.
 func NewTokenBucket(limit, period, burst, wait int64) TokenBucket {
 	t := newTokenBucket(limit, period, burst)
 	return t.withWait(Span{Us: wait})
@@ -221,7 +222,8 @@ func (t *TokenBucket) ResetAfter(v State, now int64) int64 {
 	return max(0, Span{v.At - now, int64(v.N)}.Ceil())
 }
 
-// Refund gives back cost of the charged units that this rate took at chargedAt.
+// Refund gives back cost of the charged units that this rate took at chargedAt,
+// 0 <= cost <= charged.
 // What has refilled since may have been used already and stays taken; a clock
 // before chargedAt gives nothing back, because how much has refilled is unknown.
 func (t *TokenBucket) Refund(s State, now, chargedAt, charged, cost int64) (next State, refunded bool) {
