@@ -27,6 +27,9 @@ func TestAllocations(t *testing.T) {
 				s = bucket.Charge(v, 2)
 			}
 			bucket.Delay(v, now, 2)
+			bucket.Take(&s, now, 1, &wide)
+			bucket.Look(s, now, 1, &wide)
+			bucket.Report(s, now)
 			bucket.Remaining(s, now)
 			bucket.ResetAfter(s, now)
 			s, _ = bucket.Refund(s, now, now, 2, 1)

@@ -54,6 +54,12 @@ type rate struct{ limit, period, burst, wait, queue int64 }
 
 func drawRate(t *rapid.T) rate {
 	r := rate{limit: units(1).Draw(t, "limit"), period: periods().Draw(t, "period")}
+	if rapid.Bool().Draw(t, "whole") { // a unit lasts whole microseconds
+		r.period = max(1, r.period/r.limit) * r.limit
+		if r.period < minPeriod {
+			r.period *= minPeriod
+		}
+	}
 	fits := min(maxUnits, floorMulDiv(maxFill, r.limit, r.period)) // at least 9
 	r.burst = min(fits, units(1).Draw(t, "burst"))
 	switch rapid.IntRange(0, 3).Draw(t, "kind") {

@@ -169,6 +169,9 @@ func FuzzTokenBucket(f *testing.F) {
 			if op >= 192 {
 				k.rate = k.family[op%2]
 			}
+			if now := k.now + int64(op); max(now, -now, k.s.At, -k.s.At) <= sane {
+				checkShortcuts(t, k, now, int64(op))
+			}
 		})
 	})
 }

@@ -326,6 +326,66 @@ func TestRatesOfOneLimitNeverFreeEachOther(t *testing.T) {
 	})
 }
 
+// Take, Look and Report answer as the steps that they put together, for every
+// state that the rates of a limit can leave.
+func TestShortcutsEqualTheSteps(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var buckets []algo.TokenBucket
+		for _, r := range rapid.SliceOfN(rapid.Custom(drawRate), 1, 3).Draw(t, "rates") {
+			buckets = append(buckets, r.bucket())
+		}
+		settled := rapid.Bool().Draw(t, "settled")
+		k := &bucketKey{settled: settled}
+		w := newWalker(t, drawn{subject: k, period: second, scale: buckets[0].Full().Us + 2})
+		w.backwards = true
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			w.advance()
+			k.rate = rapid.SampledFrom(buckets).Draw(t, "rate")
+			k.family = buckets
+			checkShortcuts(t, k, w.now, w.cost("cost"))
+			if rapid.IntRange(0, 5).Draw(t, "op") == 0 {
+				w.settleUp(w.now, max(1, w.cost("rest")))
+				continue
+			}
+			w.take(w.cost("cost"), 0)
+		}
+	})
+}
+
+func checkShortcuts(t fataler, k *bucketKey, now, cost int64) {
+	t.Helper()
+	wide, own := k.wide()
+	if k.settled {
+		wide, own = k.rate.Twice(wide), false
+	}
+	w := &wide
+	if own {
+		w = nil
+	}
+	steps := k.clone().(*bucketKey)
+	repaired := steps.view(now)
+	wait := steps.fit(cost)
+	v, r, d := k.rate.Look(k.s, now, cost, w)
+	if v != steps.v || r != repaired || d != wait {
+		t.Fatalf("look at %+v: %+v %v %d, by steps %+v %v %d", k.s, v, r, d, steps.v, repaired, wait)
+	}
+	if n, reset := k.rate.Report(v, now); n != steps.remaining() || reset != steps.resetAfter() {
+		t.Fatalf("report on %+v: %d %d, by steps %d %d", v, n, reset, steps.remaining(), steps.resetAfter())
+	}
+	if cost == 0 || cost > k.capacity() {
+		return
+	}
+	s := k.s
+	stored, d, n, reset := k.rate.Take(&s, now, cost, w)
+	want := take(steps, now, cost)
+	if s != steps.s || d != want.retryAfter || n != want.remaining || reset != want.resetAfter {
+		t.Fatalf("take of %d from %+v: %+v %d %d %d, by steps %+v %+v", cost, k.s, s, d, n, reset, steps.s, want)
+	}
+	if stored != (want.allowed || repaired) {
+		t.Fatalf("take of %d from %+v: stored %v, but allowed %v and repaired %v", cost, k.s, stored, want.allowed, repaired)
+	}
+}
+
 func ratSpan(b algo.TokenBucket) *big.Rat {
 	s := b.Full()
 	return new(big.Rat).Add(big.NewRat(s.Us, 1), big.NewRat(s.Num, b.Den()))

@@ -223,9 +223,9 @@ func (t *TokenBucket) ResetAfter(v State, now int64) int64 {
 }
 
 // Refund gives back cost of the charged units that this rate took at chargedAt,
-// 0 <= cost <= charged.
-// What has refilled since may have been used already and stays taken; a clock
-// before chargedAt gives nothing back, because how much has refilled is unknown.
+// 0 <= cost <= charged. What has refilled since may have been used already and
+// stays taken; a clock before chargedAt gives nothing back, because how much has
+// refilled is unknown.
 func (t *TokenBucket) Refund(s State, now, chargedAt, charged, cost int64) (next State, refunded bool) {
 	if s.M == 0 || now < chargedAt || t.capacity == 0 {
 		return s, false
