@@ -147,6 +147,7 @@ func stateID(name string, l Limit) string {
 		if l.Zone != "" {
 			id += "-" + l.Zone
 		}
+	default:
 	}
 	return id
 }

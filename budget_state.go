@@ -21,8 +21,9 @@ func (b *Budget) view(s algo.State, now int64, w *algo.Window) (v algo.State, re
 		return b.counter.View(s, now)
 	case Calendar:
 		return b.quota.View(s, *w)
+	default:
+		return b.bucket.View(s, now, b.wide.Load())
 	}
-	return b.bucket.View(s, now, b.wide.Load())
 }
 
 func (b *Budget) fit(v algo.State, now, need int64, w *algo.Window) int64 {
@@ -33,8 +34,9 @@ func (b *Budget) fit(v algo.State, now, need int64, w *algo.Window) int64 {
 		return b.counter.Fit(v, now, need)
 	case Calendar:
 		return b.quota.Fit(v, *w, now, need)
+	default:
+		return b.bucket.Fit(v, now, need)
 	}
-	return b.bucket.Fit(v, now, need)
 }
 
 func (b *Budget) charge(v algo.State, cost int64) algo.State {
@@ -53,8 +55,9 @@ func (b *Budget) remaining(v algo.State, now int64) int64 {
 		return b.counter.Remaining(v, now)
 	case Calendar:
 		return b.quota.Remaining(v)
+	default:
+		return b.bucket.Remaining(v, now)
 	}
-	return b.bucket.Remaining(v, now)
 }
 
 func (b *Budget) resetAfter(v algo.State, now int64, w *algo.Window) int64 {
@@ -65,8 +68,9 @@ func (b *Budget) resetAfter(v algo.State, now int64, w *algo.Window) int64 {
 		return b.counter.ResetAfter(v, now)
 	case Calendar:
 		return b.quota.ResetAfter(v, *w, now)
+	default:
+		return b.bucket.ResetAfter(v, now)
 	}
-	return b.bucket.ResetAfter(v, now)
 }
 
 // refund gives back cost of the charged units that were taken at chargedAt.
@@ -78,8 +82,9 @@ func (b *Budget) refund(s algo.State, now, chargedAt, charged, cost int64) (next
 		return b.counter.Refund(s, now, chargedAt, cost)
 	case Calendar:
 		return b.quota.Refund(s, b.calendar.window(s.At).End, now, chargedAt, cost)
+	default:
+		return b.bucket.Refund(s, now, chargedAt, charged, cost)
 	}
-	return b.bucket.Refund(s, now, chargedAt, charged, cost)
 }
 
 // settleUp charges rest more units without a decision.

@@ -39,7 +39,7 @@ func (c *calendar) find(now int64) algo.Window {
 	start, second := firstInstant(first, c.zone), c.nextDay(first)
 	end := firstInstant(second, c.zone)
 	for now >= end { // a date that does not exist makes an empty window
-		first, second = second, c.nextDay(second)
+		second = c.nextDay(second)
 		start, end = end, firstInstant(second, c.zone)
 	}
 	return algo.Window{Start: start, End: end, NextEnd: firstInstant(c.nextDay(second), c.zone)}

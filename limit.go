@@ -43,14 +43,12 @@ const (
 	Calendar
 )
 
-var algorithmNames = [...]string{"token_bucket", "fixed_window", "sliding_log", "sliding_counter", "concurrency", "calendar"}
-
 // String returns the algorithm's name in a policy file.
 func (a Algorithm) String() string {
-	if int(a) < len(algorithmNames) {
-		return algorithmNames[a]
+	if a > Calendar {
+		return fmt.Sprintf("algorithm(%d)", uint8(a))
 	}
-	return fmt.Sprintf("algorithm(%d)", uint8(a))
+	return [...]string{"token_bucket", "fixed_window", "sliding_log", "sliding_counter", "concurrency", "calendar"}[a]
 }
 
 // An Anchor says where windows start. The zero Anchor is the usual place:
@@ -123,7 +121,7 @@ func limitErrorf(hint, format string, args ...any) error {
 // algorithm does not have. A Limit of quota 0 is valid whatever else it says.
 func (l Limit) Validate() error {
 	switch {
-	case int(l.Algorithm) >= len(algorithmNames):
+	case l.Algorithm > Calendar:
 		return limitErrorf("", "there is no %v", l.Algorithm)
 	case l.Quota < 0 || l.Quota > MaxQuota:
 		return limitErrorf("a quota is 0 to 1000M", "quota %d is out of range", l.Quota)
@@ -146,6 +144,7 @@ func (l Limit) Validate() error {
 		}
 	case Calendar:
 		return l.validateCalendar()
+	default:
 	}
 	return nil
 }

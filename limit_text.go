@@ -31,6 +31,7 @@ func (l Limit) String() string {
 		}
 	case FixedWindow, SlidingLog, SlidingCounter, Calendar:
 		s += " " + l.Algorithm.String()
+	default:
 	}
 	switch {
 	case l.Algorithm == FixedWindow && l.Anchor == AnchorFirst:
@@ -51,6 +52,7 @@ func (l Limit) rate() string {
 		return formatCount(l.Quota) + " in flight"
 	case Calendar:
 		return formatCount(l.Quota) + "/" + calendarUnit(l.Period)
+	default:
 	}
 	n, unit := periodUnit(l.Period)
 	if n == 1 {
@@ -59,14 +61,20 @@ func (l Limit) rate() string {
 	return fmt.Sprintf("%s/%d%s", formatCount(l.Quota), n, unit)
 }
 
-var units = []struct {
+// A unit is one of the units of time that limits are written in.
+type unit struct {
 	name string
 	d    time.Duration
-}{{"w", Week}, {"d", Day}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}, {"ms", time.Millisecond}, {"us", time.Microsecond}}
+}
+
+// units are the units, the largest first.
+func units() [7]unit {
+	return [...]unit{{"w", Week}, {"d", Day}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}, {"ms", time.Millisecond}, {"us", time.Microsecond}}
+}
 
 // periodUnit returns d as a number of the largest unit that divides it.
 func periodUnit(d time.Duration) (n int64, unit string) {
-	for _, u := range units {
+	for _, u := range units() {
 		if d%u.d == 0 && d != 0 {
 			return int64(d / u.d), u.name
 		}
@@ -222,8 +230,8 @@ func (p *limitParser) parseWord(word string) (err error) {
 }
 
 func (p *limitParser) parseAlgorithm(word string) error {
-	for i, name := range algorithmNames {
-		if name != word || Algorithm(i) == Concurrency {
+	for a := TokenBucket; a <= Calendar; a++ {
+		if a.String() != word || a == Concurrency {
 			continue
 		}
 		if p.limit.Algorithm == Concurrency {
@@ -233,7 +241,7 @@ func (p *limitParser) parseAlgorithm(word string) error {
 			return limitErrorf("", "%q is a second algorithm", word)
 		}
 		p.seen["algorithm"] = true
-		p.limit.Algorithm = Algorithm(i)
+		p.limit.Algorithm = a
 		return nil
 	}
 	hint := "known words: burst, wait, first, from, in and the algorithms token_bucket, fixed_window, sliding_log, sliding_counter, calendar"
@@ -269,7 +277,7 @@ func (p *limitParser) duration(word string) (time.Duration, error) {
 func ParseDuration(text string) (time.Duration, error) {
 	digits := strings.TrimRight(text, "abcdefghijklmnopqrstuvwxyz")
 	n, err := strconv.ParseUint(digits, 10, 63)
-	for _, u := range units {
+	for _, u := range units() {
 		if u.name != text[len(digits):] || err != nil {
 			continue
 		}

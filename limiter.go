@@ -107,7 +107,7 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 
 // ask puts one check to the store by way of a pooled batch.
 func (l *Limiter) ask(ctx context.Context, key string, cost int64, peek bool) (Decision, error) {
-	b := l.batches.Get().(*Batch)
+	b, _ := l.batches.Get().(*Batch)
 	defer l.batches.Put(b)
 	b.Checks = b.Checks[:1]
 	b.Checks[0] = Check{Budget: l.plain, Key: key, Cost: cost}

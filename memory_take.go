@@ -139,10 +139,11 @@ func (c *Check) ask(s *shard, sl slot, b *Batch, need int64) (wait int64) {
 			return 0
 		}
 		return budget.inFlight.Fit(view, need)
+	default:
+		w := budget.window(b.Now)
+		c.mem.view, c.mem.repaired = budget.view(sl.state, b.Now, &w)
+		return budget.fit(c.mem.view, b.Now, need, &w)
 	}
-	w := budget.window(b.Now)
-	c.mem.view, c.mem.repaired = budget.view(sl.state, b.Now, &w)
-	return budget.fit(c.mem.view, b.Now, need, &w)
 }
 
 // answer charges the check if the batch is allowed, and reports.

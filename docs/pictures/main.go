@@ -5,6 +5,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,7 +23,7 @@ func main() {
 
 func run(args []string) error {
 	if len(args) != 1 {
-		return fmt.Errorf("usage: pictures DIRECTORY")
+		return errors.New("usage: pictures DIRECTORY")
 	}
 	pictures, err := drawAll()
 	if err != nil {
