@@ -2,6 +2,10 @@ package policy
 
 import (
 	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
 
 	"github.com/drossel-io/drossel/identity"
 )
@@ -9,38 +13,241 @@ import (
 // An Explanation is a decision with everything it looked at.
 type Explanation struct {
 	Decision *Decision // a peek: nothing was charged
-	Method   string
-	Host     string // in the form routes are matched by
-	Path     string // in the form routes are matched by
+	Method   string    // in the form routes are matched by
+	Host     string
+	Path     string
 
 	// Less are the routes that matched too, less specific than Decision.Route, the
 	// most specific first.
 	Less []*Route
 
-	Identity []Explained
-	Checks   []ExplainedCheck // one for each check of the route, in order
+	OnFailure string // what the route does when the store fails: open, closed or local
+	Identity  []Explained
+	Checks    []ExplainedCheck // one for each check of the route, in order
 }
 
-// An Explained is one attribute of the request.
+// An Explained is one attribute of a request.
 type Explained struct {
 	Name     string
-	Value    string // the value, or "#" and ten characters of its hash where it may not be shown; "" if missing
+	Value    string // or "#" and ten characters of its hash where it may not be shown; "" if missing
 	Missing  bool
 	Verified bool
-	From     string // where it came from, or why it is missing
+	From     string // where the value came from, or would have
 }
 
 // An ExplainedCheck is one limit of the route as it applied to the request.
 type ExplainedCheck struct {
 	Limit   *Limit
-	Key     string // such as "ip=203.0.113.7" or "account+ip #9f31c0a2b7"; "-" if all share the bucket
+	Key     string // as ShowKey shows it; "-" if all share the bucket or the key is missing
 	Cost    int64
-	Index   int    // in Decision.Batch.Checks; -1 if the limit did not apply
-	Skipped string // why it did not apply; "" if it did
+	From    string // "all routes", "class" or "route": what names the limit
+	Index   int    // in Decision.Batch.Checks; -1 if the limit took no part
+	Skipped string // why it took no part; "" if it did
 }
 
 // Explain decides as Decide would, without charging anything, and shows what it
 // looked at. It is not observed.
 func (l *Limiter) Explain(ctx context.Context, req *identity.Request) *Explanation {
-	return &Explanation{Decision: &Decision{Allowed: true}}
+	route, path := l.policy.routes.find(req)
+	p := l.policy.planOf(route)
+	x := &Explanation{
+		Decision:  l.decide(ctx, req, p, path, true),
+		Method:    strings.ToUpper(req.Method),
+		Host:      req.Hostname(),
+		Path:      path,
+		OnFailure: p.onFailure.String(),
+	}
+	x.Less = l.policy.lessSpecific(route, x)
+	x.Identity = l.explainIdentity(req, p)
+	checks := l.policy.Unmatched.Checks
+	if route != nil {
+		checks = route.Checks
+	}
+	for _, c := range checks {
+		x.Checks = append(x.Checks, l.explainCheck(x.Decision, c))
+	}
+	return x
+}
+
+func (l *Limiter) explainCheck(d *Decision, c RouteCheck) ExplainedCheck {
+	e := ExplainedCheck{Limit: c.Limit, Cost: c.Cost, From: c.From, Key: "-"}
+	e.Index = slices.Index(d.Limits, c.Limit)
+	switch {
+	case e.Index >= 0:
+		if key := d.Batch.Checks[e.Index].Key; key != "" {
+			e.Key = l.ShowKey(key)
+		}
+	case d.Err != nil:
+		e.Skipped = "the store could not tell"
+	case !d.Allowed:
+		e.Skipped = "the request is denied whatever this limit says"
+	default:
+		e.Skipped = "the request has no " + c.Limit.By
+	}
+	return e
+}
+
+// explainIdentity shows the address and every attribute that a key of the route
+// reads.
+func (l *Limiter) explainIdentity(req *identity.Request, p *plan) []Explained {
+	client := l.policy.Identity.Client(req)
+	list := []Explained{{
+		Name: "ip", Value: client.Key, Verified: true, From: l.policy.Identity.Explain(req),
+		Missing: client.Key == identity.UnknownPeer,
+	}}
+	b := keyBuilder{attributes: l.policy.Identity, req: req, plan: p}
+	for _, k := range p.keys {
+		k.key.attributes(func(a keyAttribute) {
+			if slices.ContainsFunc(list, func(e Explained) bool { return e.Name == a.name }) {
+				return
+			}
+			text, verified := b.value(&a)
+			e := Explained{Name: a.name, Missing: text == "", Verified: verified, From: a.source()}
+			if !e.Missing {
+				e.Value = l.showValue(a.name, text)
+			}
+			list = append(list, e)
+		})
+	}
+	return list
+}
+
+// source says where an attribute's value comes from.
+func (a keyAttribute) source() string {
+	if a.kind != ofRequest {
+		return "the policy"
+	}
+	decl := a.ref.Attribute()
+	from := decl.From
+	if from == "" {
+		from = "given"
+	}
+	if decl.Fold {
+		from += ", folded"
+	}
+	if decl.Trusted {
+		from += ", of a trusted proxy"
+	}
+	if decl.Values != nil {
+		from += ", one of " + strings.Join(decl.Values, " ")
+	}
+	return from
+}
+
+// ShowKey shows the key of a check to people: "ip=203.0.113.7" if all its values
+// may be read, else "account+ip #9f31c0a2b7", its names and a hash that is the same
+// for the same values as long as Options.Secret is.
+func (l *Limiter) ShowKey(key string) string {
+	if key == "" {
+		return "-"
+	}
+	names, values := splitKey(key)
+	readable := len(names) == len(values)
+	for i := range values {
+		readable = readable && l.readable(names[i])
+	}
+	if !readable {
+		joined := strings.Join(names, "+")
+		return joined + " " + l.hasher.Short(joined, values...)
+	}
+	parts := make([]string, len(names))
+	for i := range names {
+		parts[i] = names[i] + "=" + printable(values[i])
+	}
+	return strings.Join(parts, "+")
+}
+
+func (l *Limiter) showValue(name, value string) string {
+	if l.readable(name) {
+		return printable(value)
+	}
+	if len(value) > maxLiteral {
+		_, values := splitKey(label(name) + string(appendValue(nil, value)))
+		value = values[0]
+	}
+	return l.hasher.Short(name, value)
+}
+
+// readable reports whether operators may read the values of an attribute.
+func (l *Limiter) readable(name string) bool {
+	switch name {
+	case "ip", "method", "route", "class":
+		return true
+	}
+	ref, err := l.policy.Identity.Ref(name)
+	return err == nil && ref.Attribute().Readable
+}
+
+// printable quotes what would disturb a terminal or a log, and shortens it.
+func printable(s string) string {
+	if strings.ContainsFunc(s, func(c rune) bool { return !unicode.IsPrint(c) || c == unicode.ReplacementChar }) {
+		return strconv.Quote(clip(s))
+	}
+	return clip(s)
+}
+
+// lessSpecific returns the other routes that match, the most specific first.
+func (p *Policy) lessSpecific(best *Route, x *Explanation) []*Route {
+	var less []*Route
+	for _, r := range p.Routes {
+		if r != best && r.pattern.matches(x.Method, x.Host, x.Path) {
+			less = append(less, r)
+		}
+	}
+	slices.SortStableFunc(less, func(a, b *Route) int {
+		switch {
+		case moreSpecific(&a.pattern, &b.pattern, x.Path):
+			return -1
+		case moreSpecific(&b.pattern, &a.pattern, x.Path):
+			return 1
+		default:
+			return 0
+		}
+	})
+	return less
+}
+
+// matches reports whether a request in normal form matches the pattern.
+func (p *pattern) matches(method, host, path string) bool {
+	if !coversMethod(p.method, method) || p.host != "" && p.host != host {
+		return false
+	}
+	rest := path
+	if rest == "/" {
+		rest = ""
+	}
+	for _, s := range p.segments {
+		if rest == "" {
+			return false
+		}
+		var segment string
+		if segment, rest = cutSegment(rest); s != "" && s != segment {
+			return false
+		}
+	}
+	return rest == "" || p.subtree
+}
+
+// moreSpecific reports whether a wins over b for a request of path that both match.
+func moreSpecific(a, b *pattern, path string) bool {
+	if (a.host == "") != (b.host == "") {
+		return a.host != ""
+	}
+	x, y := a.shapeOf(path), b.shapeOf(path)
+	if x.equal(y) {
+		if x.implied != y.implied {
+			return y.implied
+		}
+		return a.method != b.method && coversMethod(b.method, a.method)
+	}
+	return x.within(y)
+}
+
+// shapeOf returns the shape of the pattern that path is in.
+func (p *pattern) shapeOf(path string) shape {
+	shapes := p.shapes()
+	if len(shapes) > 1 && strings.Count(strings.TrimSuffix(path, "/"), "/") > len(p.segments) {
+		return shapes[1]
+	}
+	return shapes[0]
 }

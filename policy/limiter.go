@@ -2,10 +2,15 @@ package policy
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/drossel-io/drossel"
 	"github.com/drossel-io/drossel/identity"
+	"github.com/drossel-io/drossel/internal/keyid"
 )
 
 // Options configure a Limiter. Nil means the defaults.
@@ -17,8 +22,12 @@ type Options struct {
 	// synchronously and must not block; it may keep the decision.
 	Observe func(*Decision)
 
-	// Secret keys the hashes that stand for keys in Explain and in logs; nil means
-	// a random one of this process.
+	// SettleFailed sees the store's error where Done could not settle a decision:
+	// its charge stays until it has refilled. Nil drops the errors.
+	SettleFailed func(*Decision, error)
+
+	// Secret keys the hashes that stand for keys in explanations and logs; nil
+	// means a random one of this process.
 	Secret []byte
 }
 
@@ -27,26 +36,40 @@ type Options struct {
 type Limiter struct {
 	policy *Policy
 	store  drossel.Store
-	opts   Options
+	hasher *keyid.Hasher
+	ip     keyPart
+
+	observe      func(*Decision)
+	settleFailed func(*Decision, error)
 }
 
-// Parse reads a policy file's text; name is for messages. It returns everything
-// that is wrong with it, sorted by place; the policy is nil if there is an error
-// among the problems. It never panics, and src is bounded: a MiB, no aliases.
-func Parse(name string, src []byte) (*Policy, Problems) { return &Policy{Name: name}, nil }
-
-// New gives a policy a store. Nil options are the defaults.
+// New gives a policy a store. Nil options are the defaults. The error is that of a
+// policy that Parse has not made.
 func New(p *Policy, opts *Options) (*Limiter, error) {
-	l := &Limiter{policy: p}
-	if opts != nil {
-		l.opts = *opts
+	if p == nil || p.routes == nil {
+		return nil, errors.New("policy: only a policy that Parse made without errors can decide")
 	}
-	return l, nil
+	o := Options{}
+	if opts != nil {
+		o = *opts
+	}
+	if o.Store == nil {
+		o.Store = drossel.NewMemory(nil)
+	}
+	return &Limiter{
+		policy: p, store: o.Store, hasher: keyid.New(o.Secret), ip: byIP(p.Identity),
+		observe: o.Observe, settleFailed: o.SettleFailed,
+	}, nil
 }
 
-// Load reads the policy file at path. The error is Problems if the file is wrong.
+// Load reads the policy file at path and gives it a store. The error holds Problems
+// if the file is wrong; warnings are dropped.
 func Load(path string, opts *Options) (*Limiter, error) {
-	p, problems := Parse(path, nil)
+	src, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("policy: %w", err)
+	}
+	p, problems := Parse(filepath.Base(path), src)
 	if err := problems.Err(); err != nil {
 		return nil, err
 	}
@@ -58,49 +81,125 @@ func (l *Limiter) Policy() *Policy { return l.policy }
 
 // Decide decides one request and charges it if it is allowed. It never returns
 // nil: a store in trouble becomes the failure mode of the route. The caller must
-// call Done exactly once when the request is over.
+// call Done exactly once when the request is over. It sets req.Params.
 func (l *Limiter) Decide(ctx context.Context, req *identity.Request) *Decision {
-	return &Decision{Allowed: true, Class: "unmatched"}
+	route, path := l.policy.routes.find(req)
+	d := l.decide(ctx, req, l.policy.planOf(route), path, false)
+	if l.observe != nil {
+		l.observe(d)
+	}
+	return d
 }
 
-// The codes of a denial, stable words for programs.
-const (
-	CodeRateLimited   = "RATE_LIMITED"
-	CodeQuotaExceeded = "QUOTA_EXCEEDED"           // a calendar's quota is used up
-	CodeInFlight      = "TOO_MANY_IN_FLIGHT"       // a limit in flight is full
-	CodeOverloaded    = "OVERLOADED"               // the denying limit's status is 503
-	CodeUnavailable   = "RATE_LIMITER_UNAVAILABLE" // the store could not tell, and the route fails closed
-)
-
-// A Decision is what Decide answers. It may be read by several goroutines, but
-// Done belongs to one.
-type Decision struct {
-	Allowed    bool
-	Status     int           // 0 if allowed; else 429, the denying limit's status, or 503 if the store failed
-	Code       string        // "" if allowed
-	RetryAfter time.Duration // the longest of the enforced checks that deny; drossel.Never if no wait will do
-	Delay      time.Duration // hold the request this long, then let it go
-	Route      *Route        // nil if none matched
-	Class      string        // "unmatched" if no route matched, "" if the route has none
-	Batch      drossel.Batch // Checks[i] belongs to Limits[i]; ID is the decision's id, Now the store's clock
-	Limits     []*Limit
-	Client     identity.Client
-	Err        error // the store's, if it could not tell; the answer is then the route's failure mode
+func (p *Policy) planOf(r *Route) *plan {
+	if r == nil {
+		return p.Unmatched.plan
+	}
+	return r.plan
 }
 
-// Binding returns the index of the check that the response fields are about, among
-// those that may be shown: of a denial the denying one with the longest wait; else
-// the one that fits the fewest further requests like this one, then with the
-// longest reset. It is -1 if none is shown.
-func (d *Decision) Binding() int { return -1 }
-
-// An Outcome is how a request ended.
-type Outcome struct {
-	Status int   // the upstream's or handler's; 0 if there was none
-	Err    error // why there was none
+func (l *Limiter) decide(ctx context.Context, req *identity.Request, p *plan, path string, peek bool) *Decision {
+	d := newDecision(len(p.template))
+	d.limiter, d.plan = l, p
+	d.Route, d.Class, d.Limits = p.route, p.class, p.limits
+	d.Batch.ID, d.Batch.OnFailure, d.Batch.Peek = drossel.NewID(), p.onFailure, peek
+	req.Params = nil
+	if p.params {
+		req.Params = p.route.pattern.params(path)
+	}
+	d.Client = l.policy.Identity.Client(req)
+	if len(p.template) == 0 {
+		d.Allowed, d.Batch.Allowed, d.Batch.Now = true, true, time.Now().UnixMicro()
+		return d
+	}
+	if denies := l.fill(d, req); denies {
+		d.denyAll()
+		return d
+	}
+	if len(d.Batch.Checks) == 0 {
+		d.Allowed, d.Batch.Allowed, d.Batch.Now = true, true, time.Now().UnixMicro()
+		return d
+	}
+	if err := l.store.Take(ctx, &d.Batch); err != nil {
+		d.fail(err)
+		return d
+	}
+	d.conclude()
+	return d
 }
 
-// Done settles the decision: a limit with charge_on gets its charge back unless
-// the status is listed, a place in flight is freed. Where nothing depends on the
-// outcome it does nothing.
-func (d *Decision) Done(ctx context.Context, o Outcome) {}
+// fill makes the keys of the checks. It drops the limits that do not apply, and
+// reports whether an enforced one denies whatever the store says.
+func (l *Limiter) fill(d *Decision, req *identity.Request) (denies bool) {
+	p := d.plan
+	copy(d.Batch.Checks, p.template)
+	var space [512]byte
+	var extents [drossel.MaxChecks]extent
+	var found, skip [drossel.MaxChecks]bool
+	skipped := 0
+	b := keyBuilder{attributes: l.policy.Identity, req: req, plan: p, buf: space[:0]}
+	denies = p.denies
+	for i := range p.keys {
+		k := &p.keys[i]
+		if k.key == nil {
+			continue
+		}
+		if k.same >= 0 && found[k.same] {
+			extents[i], found[i] = extents[k.same], true
+			continue
+		}
+		if extents[i], found[i] = b.key(k.key); found[i] {
+			continue
+		}
+		switch l.missing(&b, p.limits[i], &extents[i]) {
+		case MissingSkip:
+			skip[i] = true
+			skipped++
+		case MissingDeny:
+			c := &d.Batch.Checks[i]
+			c.Budget = p.limits[i].denied
+			denies = denies || !c.Shadow && c.Cost > 0
+		}
+	}
+	keys := string(b.buf)
+	for i := range p.keys {
+		if e := extents[i]; e.end > 0 {
+			c := &d.Batch.Checks[i]
+			c.Key = keys[e.start:e.end]
+			if e.group < e.end {
+				c.Group = keys[e.start:e.group]
+			}
+		}
+	}
+	if skipped > 0 {
+		d.drop(func(i int) bool { return skip[i] })
+	}
+	return denies
+}
+
+// missing says what becomes of a limit whose key the request does not have, and
+// makes the address its key if that stands in.
+func (l *Limiter) missing(b *keyBuilder, limit *Limit, e *extent) OnMissing {
+	if limit.OnMissing == MissingSkip && !limit.by.usesIP {
+		return MissingSkip
+	}
+	// A surface without an address cannot serve a limit by ip, which must not mean
+	// that there is none.
+	var ok bool
+	switch {
+	case limit.OnMissing == MissingDeny:
+		return MissingDeny
+	case limit.OnMissing == MissingSkip:
+		at := len(b.buf)
+		_, ok = b.part(l.ip, false)
+		b.buf = b.buf[:at]
+		if ok {
+			return MissingSkip
+		}
+		return MissingDeny
+	}
+	if *e, ok = b.part(l.ip, false); ok {
+		return MissingIP
+	}
+	return MissingDeny
+}

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"math/bits"
 	"net/url"
 	"time"
 
@@ -54,7 +55,8 @@ type Limit struct {
 
 	Line, Column int // the place in the file
 
-	by *key
+	by     *key
+	denied *drossel.Budget // denies all: what answers if the key is missing and that denies
 }
 
 // Shown reports whether response fields may name the limit: it has a key, or it
@@ -62,10 +64,28 @@ type Limit struct {
 func (l *Limit) Shown() bool { return !l.Keyless && !l.Shadow }
 
 // AtOnce returns the most units that an unused bucket allows at one instant.
-func (l *Limit) AtOnce() int64 { return 0 }
+func (l *Limit) AtOnce() int64 { return l.Budget.Capacity() }
 
-// FullAgain returns how long a spent bucket takes to be unused again, at most.
-func (l *Limit) FullAgain() time.Duration { return 0 }
+// FullAgain returns how long a spent bucket takes to be unused again, at most: 0
+// for a limit in flight and one that denies all, where no time helps.
+func (l *Limit) FullAgain() time.Duration {
+	n := l.Budget.Limit()
+	switch {
+	case n.Quota == 0 || n.Algorithm == drossel.Concurrency:
+		return 0
+	case n.Algorithm != drossel.TokenBucket:
+		return n.Period
+	}
+	burst := n.Burst
+	if burst == 0 {
+		burst = n.Quota
+	}
+	// Burst and period can be too large to multiply, so whole periods come first.
+	whole, rest := burst/n.Quota, burst%n.Quota
+	hi, lo := bits.Mul64(uint64(n.Period), uint64(rest))
+	part, _ := bits.Div64(hi, lo, uint64(n.Quota)) // rest < Quota, so it fits
+	return time.Duration(whole)*n.Period + time.Duration(part)
+}
 
 // OnMissing says what a limit does when a request has no part of its key.
 type OnMissing uint8

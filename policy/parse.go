@@ -1,0 +1,375 @@
+package policy
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/drossel-io/drossel"
+	"github.com/drossel-io/drossel/identity"
+)
+
+// Parse reads a policy file's text; name is for messages. It returns everything
+// that is wrong with it, sorted by place; the policy is nil if there is an error
+// among the problems. It does not panic, and takes bounded time and memory: a file
+// has at most a MiB and no aliases.
+func Parse(name string, src []byte) (*Policy, Problems) {
+	sum := sha256.Sum256(src)
+	r := &reader{
+		policy:        &Policy{Name: name, Fingerprint: hex.EncodeToString(sum[:4]), Store: "memory"},
+		badAttributes: map[string]bool{},
+		limits:        map[string]*Limit{},
+		badLimits:     map[string]bool{},
+		classes:       map[string]*classDecl{},
+		inline:        map[string]string{},
+	}
+	if root := r.parseYAML(src); root != nil {
+		r.readFile(root)
+	}
+	r.problems.sort()
+	if r.problems.Errors() > 0 {
+		return nil, r.problems
+	}
+	return r.policy, r.problems
+}
+
+func (r *reader) readFile(root *node) {
+	f := r.fields(root, "a policy",
+		[]string{"version", "store", "gateway", "identity", "limits", "all_routes", "classes", "routes", "on_store_failure", "mode", "response"},
+		[]string{"decisions", "envoy", "metrics", "admin", "lookups", "paths", "shadow_until", "include"})
+	if f == nil {
+		return
+	}
+	r.readTop(f)
+	r.readIdentity(f)
+	if e, ok := f["limits"]; ok {
+		r.readLimits(e.value)
+	}
+	if e, ok := f["all_routes"]; ok {
+		r.readAllRoutes(e.value)
+	}
+	if e, ok := f["classes"]; ok {
+		r.readClasses(e.value)
+	}
+	if e, ok := f["routes"]; ok {
+		r.routesAt = e.key
+		r.readRoutes(e.value)
+	}
+	if !f.has("routes") && !f.has("all_routes") && r.problems.Errors() == 0 {
+		r.errorf(root, "the smallest policy has routes: {/: {limits: [100/m by ip]}}", "there are no routes: nothing is limited")
+	}
+	r.finish()
+}
+
+// readTop reads what stands alone.
+func (r *reader) readTop(f fields) {
+	p := r.policy
+	p.Response.Profiles = []string{"draft11", "x-epoch"}
+	if e, ok := f["version"]; ok {
+		if v, ok := r.number(e.value, "version", 1, 1<<31); ok && v != 1 {
+			r.errorf(e.value, "write version: 1", "version %d is not supported yet", v)
+		}
+	}
+	if e, ok := f["store"]; ok {
+		r.readStore(e.value)
+	}
+	if e, ok := f["gateway"]; ok {
+		r.readGateway(e.key, e.value)
+	}
+	if e, ok := f["response"]; ok {
+		r.readResponse(e.value)
+	}
+	if e, ok := f["on_store_failure"]; ok {
+		p.OnFailure, _ = r.failureMode(e.value)
+	}
+	if e, ok := f["mode"]; ok {
+		p.Shadow, _ = r.shadow(e.value)
+	}
+}
+
+func (r *reader) readStore(n *node) {
+	if n.kind == mapNode {
+		r.errorf(n, "write store: memory", "store: a map is not supported yet")
+		return
+	}
+	// The value may hold a password, so it is not repeated.
+	if text, ok := r.text(n, "store"); ok && text != "memory" {
+		r.errorf(n, "write store: memory", "store: anything but memory is not supported yet")
+	}
+}
+
+func (r *reader) readGateway(key, n *node) {
+	f := r.fields(n, "gateway", []string{"listen", "upstream"}, []string{
+		"tls", "h2c", "proxy_protocol", "timeouts", "max_header", "max_body", "max_connections", "preserve_host", "cors", "drain",
+	})
+	g := &r.policy.Gateway
+	g.Listen = ":8080"
+	if e, ok := f["listen"]; ok {
+		if text, ok := r.text(e.value, "listen"); ok {
+			if g.Listen, ok = listenAddress(text); !ok {
+				r.errorf(e.value, "write :8080, 127.0.0.1:8080, 8080 or unix:/path", "listen: %q is not an address to listen on", clip(text))
+			}
+		}
+	}
+	e, ok := f["upstream"]
+	if !ok {
+		if n.kind == mapNode {
+			r.errorf(key, "add upstream: http://127.0.0.1:3000", "gateway has no upstream")
+		}
+		return
+	}
+	if text, ok := r.text(e.value, "upstream"); ok {
+		g.Upstream = r.upstream(e.value, text)
+	}
+}
+
+// listenAddress reads host:port, :port, a bare port or unix:/path.
+func listenAddress(text string) (string, bool) {
+	if path, ok := strings.CutPrefix(text, "unix:"); ok {
+		return text, strings.HasPrefix(path, "/") && !strings.ContainsAny(path, "\x00")
+	}
+	i := strings.LastIndexByte(text, ':')
+	host, port := "", text
+	if i >= 0 {
+		host, port = text[:i], text[i+1:]
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || strconv.FormatUint(n, 10) != port {
+		return "", false
+	}
+	bracketed := strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]")
+	if strings.ContainsAny(host, " /\t\x00") || strings.Contains(host, ":") && !bracketed {
+		return "", false
+	}
+	return host + ":" + port, true
+}
+
+func (r *reader) upstream(n *node, text string) *url.URL {
+	hint := "write such as http://127.0.0.1:3000"
+	// The text may hold a password, so it is not repeated.
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Host == "" || u.Hostname() == "":
+		r.errorf(n, hint, "upstream: this is not a URL with a host")
+	case u.Scheme != "http" && u.Scheme != "https":
+		r.errorf(n, hint, "upstream: scheme %q is neither http nor https", clip(u.Scheme))
+	case u.User != nil:
+		r.errorf(n, "let the upstream trust this machine instead", "upstream: a URL with a user is not supported yet")
+	case u.RawQuery != "" || u.Fragment != "" || u.ForceQuery:
+		r.errorf(n, "leave out ? or # and what follows", "upstream: the URL must end with its path")
+	default:
+		return u
+	}
+	return nil
+}
+
+func (r *reader) readResponse(n *node) {
+	f := r.fields(n, "response", []string{"headers"}, []string{"retry_jitter", "body"})
+	e, ok := f["headers"]
+	if !ok {
+		return
+	}
+	profiles := []string{}
+	for _, item := range r.list(e.value, "headers") {
+		word, ok := r.word(item, "headers", "draft11", "draft6", "x-epoch", "x-delta", "none")
+		if ok && slices.Contains(profiles, word) {
+			r.errorf(item, "", "headers: %s is there twice", word)
+		}
+		profiles = append(profiles, word)
+	}
+	if slices.Contains(profiles, "none") && len(profiles) > 1 {
+		r.errorf(e.value, "write [none] alone, or leave it out", "headers: none stands beside others")
+	}
+	for _, pair := range [][2]string{{"x-epoch", "x-delta"}, {"draft11", "draft6"}} {
+		if slices.Contains(profiles, pair[0]) && slices.Contains(profiles, pair[1]) {
+			r.errorf(e.value, "keep one of them", "headers: %s and %s use the same fields", pair[0], pair[1])
+		}
+	}
+	r.policy.Response.Profiles = profiles
+}
+
+func (r *reader) readIdentity(file fields) {
+	var ip identity.ClientIP
+	places := map[string]*node{} // of ClientIP's fields
+	var declared []identity.Attribute
+	attributes := map[string]*attributeDecl{}
+	if e, ok := file["identity"]; ok {
+		f := r.fields(e.value, "identity",
+			[]string{"trusted_proxies", "client_ip_from", "client_ip_depth", "ipv4_prefix", "ipv6_prefix", "attributes"},
+			[]string{"secret_file", "secret", "jwt", "learn", "lookups"})
+		ip, places = r.readClientIP(f)
+		if e, ok := f["attributes"]; ok {
+			declared, attributes = r.readAttributes(e.value)
+		}
+	}
+	r.policy.Identity = r.newAttributes(declared, attributes, ip, places)
+}
+
+func (r *reader) readClientIP(f fields) (ip identity.ClientIP, places map[string]*node) {
+	places = map[string]*node{}
+	if e, ok := f["trusted_proxies"]; ok {
+		places["TrustedProxies"] = e.value
+		ip.TrustedProxies = r.readCIDRs(e.value)
+	}
+	if e, ok := f["client_ip_from"]; ok {
+		places["From"] = e.value
+		ip.From, _ = r.text(e.value, "client_ip_from")
+	}
+	for _, n := range []struct {
+		key, field string
+		to         *int
+	}{{"client_ip_depth", "Depth", &ip.Depth}, {"ipv4_prefix", "IPv4Prefix", &ip.IPv4Prefix}, {"ipv6_prefix", "IPv6Prefix", &ip.IPv6Prefix}} {
+		e, ok := f[n.key]
+		if !ok {
+			continue
+		}
+		places[n.field] = e.value
+		if v, ok := r.number(e.value, n.key, 1, 128); ok {
+			*n.to = int(v)
+		}
+	}
+	return ip, places
+}
+
+func (r *reader) readCIDRs(n *node) identity.CIDRs {
+	var items []string
+	for _, item := range r.list(n, "trusted_proxies") {
+		text, ok := r.text(item, "trusted_proxies")
+		if !ok {
+			continue
+		}
+		if _, err := identity.ParseCIDRs(text); err != nil {
+			identityErrors(err, func(e *identity.Error) { r.errorf(item, e.Hint, "trusted_proxies: %s", e.Problem) })
+			continue
+		}
+		items = append(items, text)
+	}
+	set, _ := identity.ParseCIDRs(items...) // each was read above
+	return set
+}
+
+// An attributeDecl is the places of a declared attribute.
+type attributeDecl struct {
+	key    *node
+	fields fields
+	from   *node
+}
+
+func (r *reader) readAttributes(n *node) ([]identity.Attribute, map[string]*attributeDecl) {
+	var declared []identity.Attribute
+	decls := map[string]*attributeDecl{}
+	for _, e := range r.names(n, "attributes") {
+		name := e.key.text
+		before := len(r.problems)
+		a := identity.Attribute{Name: name}
+		d := &attributeDecl{key: e.key, from: e.value}
+		r.readAttribute(e, &a, d)
+		if len(r.problems) > before {
+			r.badAttributes[name] = true
+			continue
+		}
+		declared = append(declared, a)
+		decls[name] = d
+	}
+	return declared, decls
+}
+
+func (r *reader) readAttribute(e entry, a *identity.Attribute, d *attributeDecl) {
+	what := fmt.Sprintf("attribute %q", clip(a.Name))
+	if e.value.kind == mapNode {
+		d.fields = r.fields(e.value, what, []string{"from", "readable", "secret", "fold", "trusted", "values"}, []string{"learn", "keep", "timeout"})
+		from, ok := d.fields["from"]
+		if !ok {
+			r.errorf(e.key, "add from: header.x-user-id, or from: given for a value that your own code gives", "%s has no source", what)
+			return
+		}
+		d.from = from.value
+		for key, to := range map[string]*bool{"readable": &a.Readable, "secret": &a.Secret, "fold": &a.Fold, "trusted": &a.Trusted} {
+			if e, ok := d.fields[key]; ok {
+				*to, _ = r.boolean(e.value, what+": "+key)
+			}
+		}
+		if e, ok := d.fields["values"]; ok {
+			a.Values = []string{}
+			for _, item := range r.list(e.value, what+": values") {
+				text, _ := r.text(item, what+": values")
+				a.Values = append(a.Values, text)
+			}
+		}
+	}
+	text, ok := r.text(d.from, what)
+	switch {
+	case !ok:
+	case text == "":
+		r.errorf(d.from, "such as header.x-user-id", "%s has no source", what)
+	case text != "given":
+		a.From = text
+	}
+}
+
+// newAttributes compiles what was declared. Of what is wrong with some, the others
+// remain, so that the keys that use them can be read.
+func (r *reader) newAttributes(declared []identity.Attribute, decls map[string]*attributeDecl, ip identity.ClientIP, places map[string]*node) *identity.Attributes {
+	as, err := identity.NewAttributes(declared, ip)
+	if err == nil {
+		return as
+	}
+	identityErrors(err, func(e *identity.Error) {
+		d := decls[e.Attribute]
+		if d == nil {
+			at := places[e.Field]
+			if at == nil {
+				at = places["From"]
+			}
+			r.errorf(at, identityHint(e), "%s: %s", identityKey(e.Field), e.Problem)
+			return
+		}
+		r.badAttributes[e.Attribute] = true
+		at := d.key
+		if f, ok := d.fields[strings.ToLower(e.Field)]; ok {
+			at = f.value
+		} else if e.Field == "From" {
+			at = d.from
+		}
+		r.errorf(at, e.Hint, "attribute %q: %s", clip(e.Attribute), e.Problem)
+	})
+	declared = slices.DeleteFunc(declared, func(a identity.Attribute) bool { return r.badAttributes[a.Name] || a.Trusted })
+	if as, err = identity.NewAttributes(declared, identity.ClientIP{}); err != nil {
+		as, _ = identity.NewAttributes(nil, identity.ClientIP{}) // of nothing nothing is wrong
+	}
+	return as
+}
+
+// identityKey is the file's key for a field of identity.ClientIP.
+func identityKey(field string) string {
+	keys := map[string]string{
+		"TrustedProxies": "trusted_proxies", "From": "client_ip_from", "Depth": "client_ip_depth",
+		"IPv4Prefix": "ipv4_prefix", "IPv6Prefix": "ipv6_prefix",
+	}
+	if key, ok := keys[field]; ok {
+		return key
+	}
+	return "identity"
+}
+
+// identityHint says what to do in the file's words.
+func identityHint(e *identity.Error) string {
+	if e.Field == "From" && strings.Contains(e.Problem, "no proxy is trusted") {
+		return "add trusted_proxies: the addresses of the proxies that set it"
+	}
+	return e.Hint
+}
+
+func quote(s string) string { return strconv.Quote(clip(s)) }
+
+// budget makes a limit's budget.
+func (r *reader) budget(at *node, name string, l drossel.Limit) *drossel.Budget {
+	b, err := drossel.NewBudget(name, l)
+	if err != nil {
+		r.limitError(at, name, err)
+	}
+	return b
+}

@@ -1,0 +1,257 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/drossel-io/drossel"
+)
+
+func (r *reader) readLimits(n *node) {
+	for _, e := range r.names(n, "limits") {
+		name := e.key.text
+		if !validName(name) {
+			r.errorf(e.key, "1 to 64 letters, digits, _ . - and neither unlimited nor deny", "%q is not a name for a limit", clip(name))
+			continue
+		}
+		r.addLimit(e.key, e.value, name, false)
+	}
+}
+
+// addLimit reads a limit in either form. A limit that is wrong is known by its
+// name all the same, so that there is no second problem where it is used.
+func (r *reader) addLimit(at, value *node, name string, inline bool) *Limit {
+	l := &Limit{Name: name, Inline: inline, Status: 429, Line: at.line, Column: at.column}
+	before := r.problems.Errors()
+	r.readLimit(value, l)
+	if r.problems.Errors() > before || l.Budget == nil {
+		r.badLimits[name] = true
+		return nil
+	}
+	if l.by != nil {
+		l.By = l.by.text
+	}
+	l.Keyless = l.by == nil
+	l.denied, _ = drossel.NewBudget(name, drossel.Limit{}) // the name was good for Budget
+	r.limits[name] = l
+	r.policy.Limits = append(r.policy.Limits, l)
+	return l
+}
+
+func (r *reader) readLimit(n *node, l *Limit) {
+	what := fmt.Sprintf("limit %q", l.Name)
+	if n.kind != mapNode {
+		if text, ok := r.text(n, what); ok {
+			r.readLimitText(n, l, text)
+		}
+		return
+	}
+	f := r.fields(n, what,
+		[]string{"rate", "by", "on_missing", "status", "mode", "charge_on"},
+		[]string{"rates", "overrides", "candidate", "was", "shadow_until", "max_share", "lease", "penalty", "retries"})
+	rate, ok := f["rate"]
+	switch {
+	case !ok && !f.has("rates"):
+		r.errorf(n, "add rate: 100/m", "%s has no rate", what)
+	case ok:
+		if text, ok := r.text(rate.value, what+": rate"); ok {
+			r.readRate(rate.value, l, text)
+		}
+	}
+	if e, ok := f["by"]; ok {
+		if text, ok := r.text(e.value, what+": by"); ok {
+			r.readKey(e.value, l, text, text)
+		}
+	}
+	r.readLimitOptions(f, l, what)
+}
+
+func (r *reader) readLimitOptions(f fields, l *Limit, what string) {
+	if e, ok := f["on_missing"]; ok {
+		word, _ := r.word(e.value, what+": on_missing", "ip", "skip", "deny")
+		l.OnMissing = map[string]OnMissing{"skip": MissingSkip, "deny": MissingDeny}[word]
+		if !f.has("by") {
+			r.errorf(e.key, "add by, or leave on_missing out", "%s: on_missing without by: a limit without a key misses nothing", what)
+		}
+	}
+	if e, ok := f["status"]; ok {
+		if v, ok := r.number(e.value, what+": status", 400, 599); ok {
+			l.Status = int(v)
+		}
+	}
+	if e, ok := f["mode"]; ok {
+		l.Shadow, _ = r.shadow(e.value)
+	}
+	if e, ok := f["charge_on"]; ok {
+		r.readChargeOn(e, l, what)
+	}
+}
+
+func (r *reader) readChargeOn(e entry, l *Limit, what string) {
+	l.ChargeOn = []int{}
+	for _, item := range r.list(e.value, what+": charge_on") {
+		v, ok := r.number(item, what+": charge_on", 100, 599)
+		if ok && slices.Contains(l.ChargeOn, int(v)) {
+			r.errorf(item, "", "%s: charge_on: %d is there twice", what, v)
+		}
+		l.ChargeOn = append(l.ChargeOn, int(v))
+	}
+	switch {
+	case e.value.kind == listNode && len(e.value.items) == 0:
+		r.errorf(e.value, "list statuses such as [401, 403], or leave charge_on out", "%s: charge_on is empty: nothing would ever be charged", what)
+	case l.Budget != nil && l.Budget.Limit().Algorithm == drossel.Concurrency:
+		r.errorf(e.key, "leave charge_on out", "%s: a place in flight is given back whatever the outcome", what)
+	}
+}
+
+// readLimitText reads "60/m burst 120 by path.provider+ip".
+func (r *reader) readLimitText(n *node, l *Limit, text string) {
+	words := strings.Fields(text)
+	by := slices.Index(words, "by")
+	if by < 0 {
+		r.readRate(n, l, text)
+		return
+	}
+	rate := strings.Join(words[:by], " ")
+	if by == 0 {
+		r.errorf(n, "write such as 100/m "+clip(text), "limit %q: there is no rate before %q", l.Name, clip(text))
+		return
+	}
+	if !r.readKey(n, l, strings.Join(words[by+1:], " "), rate) {
+		return
+	}
+	r.readRate(n, l, rate)
+}
+
+func (r *reader) readRate(n *node, l *Limit, text string) {
+	if slices.Contains(strings.Fields(text), "by") {
+		r.errorf(n, "write the key under by", "limit %q: a rate has no key", l.Name)
+		return
+	}
+	limit, err := drossel.ParseLimit(text)
+	if err != nil {
+		r.limitError(n, l.Name, err)
+		return
+	}
+	l.Budget = r.budget(n, l.Name, limit)
+}
+
+// readKey reads a limit's key. rate is what stands before it, for a hint.
+func (r *reader) readKey(n *node, l *Limit, text, rate string) bool {
+	k, trailing, err := r.parseKey(text)
+	switch {
+	case err == nil && trailing == "":
+		l.by = k
+		return true
+	case err == nil:
+		hint := "join attributes with +, or list alternatives with |"
+		if _, err := drossel.ParseLimit(rate + " " + trailing); err == nil {
+			hint = fmt.Sprintf("the key comes last: %s %s by %s", rate, trailing, strings.ReplaceAll(k.text, " | ", "|"))
+		}
+		r.errorf(n, hint, "limit %q: %s: unknown word after the key", l.Name, quote("by "+text))
+	case !err.quiet:
+		r.errorf(n, err.hint, "limit %q: %s", l.Name, err.text)
+	default:
+		r.badLimits[l.Name] = true // the attribute was reported
+	}
+	return false
+}
+
+// readLimitList reads the limits that a class, a route or all routes name: names
+// of limits and limits in place, which are called after the owner and their place.
+func (r *reader) readLimitList(n *node, what, owner string) []*Limit {
+	var list []*Limit
+	named := map[string]bool{}
+	for i, item := range r.list(n, "limits of "+what) {
+		name := item.text
+		var l *Limit
+		switch {
+		case item.kind == mapNode, item.kind == textNode && !validName(item.text) && strings.ContainsAny(item.text, "/ ") && !strings.Contains(item.text, "${"):
+			l = r.inlineLimit(item, what, fmt.Sprintf("%s-%d", owner, i+1))
+			if l == nil {
+				continue
+			}
+			name = l.Name
+		default:
+			if _, ok := r.text(item, "limits of "+what); !ok {
+				continue
+			}
+			if l = r.namedLimit(item, what); l == nil {
+				continue
+			}
+		}
+		if named[name] {
+			r.errorf(item, "leave it out once", "%s names limit %q twice", what, name)
+			continue
+		}
+		named[name] = true
+		list = append(list, l)
+	}
+	return list
+}
+
+func (r *reader) namedLimit(item *node, what string) *Limit {
+	name := item.text
+	if l := r.limits[name]; l != nil && !l.Inline {
+		return l
+	}
+	if r.badLimits[name] {
+		return nil
+	}
+	var known []string
+	for _, l := range r.policy.Limits {
+		if !l.Inline {
+			known = append(known, l.Name)
+		}
+	}
+	for bad := range r.badLimits {
+		known = append(known, bad)
+	}
+	slices.Sort(known)
+	switch name {
+	case "unlimited", "deny":
+		r.errorf(item, "write it in place of the route's class and limits", "%s: %q is not a limit", what, name)
+		return nil
+	}
+	r.errorf(item, wordHint(name, known), "%s: no limit %s", what, quote(name))
+	return nil
+}
+
+func (r *reader) inlineLimit(item *node, what, name string) *Limit {
+	if other, taken := r.inline[name]; taken || r.limits[name] != nil || r.badLimits[name] {
+		if other == "" {
+			other = "a limit of the file"
+		}
+		r.errorf(item, "give it a name of its own under limits", "%s: the limit would be called %q like that of %s", what, name, other)
+		return nil
+	}
+	r.inline[name] = what
+	return r.addLimit(item, item, name, true)
+}
+
+// inlineOwner is the first part of the names of a route's inline limits: its
+// pattern in the characters of a name.
+func inlineOwner(pattern string) string {
+	var b strings.Builder
+	gap := false
+	for _, c := range pattern {
+		if !nameRune(c) {
+			gap = b.Len() > 0
+			continue
+		}
+		if gap {
+			b.WriteByte('-')
+		}
+		gap = false
+		b.WriteRune(c)
+	}
+	switch owner := b.String(); {
+	case owner == "":
+		return "root"
+	case len(owner) > 48:
+		return owner[:40] + "-" + shortHash(pattern)
+	default:
+		return owner
+	}
+}

@@ -1,0 +1,416 @@
+package policy
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+
+	"github.com/drossel-io/drossel"
+)
+
+func shortHash(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:3])
+}
+
+// A setting is what a class or a route says beyond its limits; nil where it says
+// nothing.
+type setting struct {
+	onFailure *drossel.FailureMode
+	shadow    *bool
+	cost      costs
+}
+
+// costs are what a class or a route says about costs.
+type costs struct {
+	all     *cost
+	byLimit map[string]cost
+}
+
+type cost struct {
+	value int64
+	at    *node
+}
+
+// A classDecl is a class as the file has it.
+type classDecl struct {
+	*Class
+	setting
+	used bool
+	at   *node
+}
+
+func (r *reader) readAllRoutes(n *node) {
+	r.policy.AllRoutes = r.readLimitList(n, "all_routes", "all_routes")
+	for _, l := range r.policy.AllRoutes {
+		l.UsedBy = append(l.UsedBy, "all routes")
+	}
+}
+
+func (r *reader) readClasses(n *node) {
+	for _, e := range r.names(n, "classes") {
+		name := e.key.text
+		if !validName(name) || name == "unmatched" {
+			r.errorf(e.key, "1 to 64 letters, digits, _ . - and none of unlimited, deny, unmatched", "%q is not a name for a class", clip(name))
+			continue
+		}
+		what := fmt.Sprintf("class %q", name)
+		f := r.fields(e.value, what, []string{"limits", "on_store_failure", "cost", "mode"}, []string{"retries", "priority", "shadow_until"})
+		c := &classDecl{Class: &Class{Name: name, Line: e.key.line, Column: e.key.column}, at: e.key}
+		if l, ok := f["limits"]; ok {
+			c.Limits = r.readLimitList(l.value, what, name)
+		}
+		c.setting = r.readSetting(f)
+		for _, l := range c.Limits {
+			if !slices.Contains(r.policy.AllRoutes, l) {
+				l.UsedBy = append(l.UsedBy, name)
+			}
+		}
+		r.checkCosts(what, c.cost, slices.Concat(r.policy.AllRoutes, c.Limits))
+		r.classes[name] = c
+		c.OnFailure, c.Shadow = r.policy.OnFailure, r.policy.Shadow
+		c.apply(&c.OnFailure, &c.Class.Shadow)
+		r.policy.Classes = append(r.policy.Classes, c.Class)
+	}
+}
+
+func (s *setting) apply(onFailure *drossel.FailureMode, shadow *bool) {
+	if s.onFailure != nil {
+		*onFailure = *s.onFailure
+	}
+	if s.shadow != nil {
+		*shadow = *s.shadow
+	}
+}
+
+func (r *reader) readSetting(f fields) (s setting) {
+	if e, ok := f["on_store_failure"]; ok {
+		if m, ok := r.failureMode(e.value); ok {
+			s.onFailure = &m
+		}
+	}
+	if e, ok := f["mode"]; ok {
+		if shadow, ok := r.shadow(e.value); ok {
+			s.shadow = &shadow
+		}
+	}
+	if e, ok := f["cost"]; ok {
+		s.cost = r.readCosts(e.value)
+	}
+	return s
+}
+
+func (r *reader) readCosts(n *node) (c costs) {
+	if n.kind != mapNode {
+		if v, ok := r.number(n, "cost", 0, drossel.MaxQuota); ok {
+			c.all = &cost{v, n}
+		}
+		return c
+	}
+	c.byLimit = map[string]cost{}
+	for _, e := range r.names(n, "cost") {
+		if v, ok := r.number(e.value, "cost of "+clip(e.key.text), 0, drossel.MaxQuota); ok {
+			c.byLimit[e.key.text] = cost{v, e.value}
+		} else {
+			c.byLimit[e.key.text] = cost{-1, e.key} // named, but wrong
+		}
+	}
+	return c
+}
+
+// checkCosts reports costs of limits that do not apply.
+func (r *reader) checkCosts(what string, c costs, limits []*Limit) {
+	var known []string
+	for _, l := range limits {
+		known = append(known, l.Name)
+	}
+	for name, cost := range c.byLimit {
+		if !slices.Contains(known, name) && !r.badLimits[name] {
+			r.errorf(cost.at, wordHint(name, known), "%s: cost of %s, which does not apply there", what, quote(name))
+		}
+	}
+}
+
+func (r *reader) readRoutes(n *node) {
+	var patterns []*pattern
+	var places []*node
+	for _, e := range r.names(n, "routes") {
+		p, err := parsePattern(e.key.text)
+		if err != nil {
+			r.errorf(e.key, err.hint, "route %s: %s", quote(e.key.text), err.text)
+			continue
+		}
+		route := &Route{Pattern: p.String(), pattern: p, Line: e.key.line, Column: e.key.column}
+		patterns, places = append(patterns, &route.pattern), append(places, e.key)
+		r.readRoute(e, route)
+		r.policy.Routes = append(r.policy.Routes, route)
+	}
+	conflicts(patterns, func(i, j int, o overlap) {
+		hint := "add a route " + o.both.String()
+		if o.same {
+			hint = fmt.Sprintf("leave one of them out; the first is in line %d", places[i].line)
+		}
+		r.errorf(places[j], hint, "%q and %q both match %s", places[i].text, places[j].text, o.sample)
+	})
+}
+
+func (r *reader) readRoute(e entry, route *Route) {
+	what := fmt.Sprintf("route %q", clip(e.key.text))
+	var class *classDecl
+	var own []*Limit
+	var s setting
+	before := r.problems.Errors()
+	if e.value.kind == mapNode {
+		f := r.fields(e.value, what, []string{"class", "limits", "cost", "on_store_failure", "mode"}, []string{"retries", "priority", "shadow_until", "upstream", "timeout"})
+		if c, ok := f["class"]; ok {
+			if text, ok := r.text(c.value, what+": class"); ok {
+				class = r.class(c.value, what, text)
+			}
+		}
+		if l, ok := f["limits"]; ok {
+			own = r.readLimitList(l.value, what, inlineOwner(route.Pattern))
+		}
+		s = r.readSetting(f)
+	} else if text, ok := r.text(e.value, what); ok {
+		switch text {
+		case "unlimited":
+			route.Unlimited = true
+		case "deny":
+			route.Deny = true
+		default:
+			class = r.class(e.value, what, text)
+		}
+	}
+	if r.problems.Errors() == before {
+		r.compileRoute(e.key, route, class, own, s)
+	}
+}
+
+func (r *reader) class(at *node, what, name string) *classDecl {
+	if c := r.classes[name]; c != nil {
+		c.used = true
+		return c
+	}
+	if name == "unlimited" || name == "deny" {
+		r.errorf(at, "write it in place of the map", "%s: %q is not a class", what, name)
+		return nil
+	}
+	known := []string{"unlimited", "deny"}
+	for _, c := range r.policy.Classes {
+		known = append(known, c.Name)
+	}
+	hint := wordHint(name, known)
+	if hint == "" {
+		hint = "a route is a class, unlimited, deny, or a map such as {limits: [100/m by ip]}"
+	}
+	r.errorf(at, hint, "%s: no class %s", what, quote(name))
+	return nil
+}
+
+// compileRoute puts a route's checks together: those of all routes, of its class
+// and its own, each limit once.
+func (r *reader) compileRoute(at *node, route *Route, class *classDecl, own []*Limit, s setting) {
+	route.OnFailure, route.Shadow = r.policy.OnFailure, r.policy.Shadow
+	var fromClass []*Limit
+	var layers []costs
+	if class != nil {
+		route.Class = class.Name
+		fromClass = class.Limits
+		class.apply(&route.OnFailure, &route.Shadow)
+		layers = append(layers, class.cost)
+	}
+	s.apply(&route.OnFailure, &route.Shadow)
+	layers = append(layers, s.cost)
+	if route.Unlimited {
+		return
+	}
+	if route.Deny {
+		r.denyRoute(route)
+		return
+	}
+	what := fmt.Sprintf("route %q", route.Pattern)
+	for _, from := range []struct {
+		limits []*Limit
+		name   string
+	}{{r.policy.AllRoutes, "all routes"}, {fromClass, "class"}, {own, "route"}} {
+		for _, l := range from.limits {
+			if slices.ContainsFunc(route.Checks, func(c RouteCheck) bool { return c.Limit.Name == l.Name }) {
+				continue
+			}
+			if from.name == "route" {
+				l.UsedBy = append(l.UsedBy, route.Pattern)
+			}
+			c := RouteCheck{Limit: l, From: from.name, Cost: r.cost(at, what, l, layers)}
+			if route.Shadow && !l.Shadow {
+				shadow := *l
+				shadow.Shadow = true
+				c.Limit = &shadow
+			}
+			route.Checks = append(route.Checks, c)
+		}
+	}
+	if len(route.Checks) > drossel.MaxChecks {
+		r.errorf(at, "leave some of them out", "%s has %d limits, more than %d", what, len(route.Checks), drossel.MaxChecks)
+	}
+	r.checkCosts(what, s.cost, limitsOf(route.Checks))
+	if len(route.Checks) == 0 && route.Pattern != "" {
+		r.warnf(at, "", "write unlimited if that is meant", "%s has no limit", what)
+	}
+}
+
+func limitsOf(checks []RouteCheck) []*Limit {
+	limits := make([]*Limit, len(checks))
+	for i, c := range checks {
+		limits[i] = c.Limit
+	}
+	return limits
+}
+
+// cost is what a request of the route costs a limit: what the last layer says that
+// says anything. A scalar is not for limits in flight.
+func (r *reader) cost(at *node, what string, l *Limit, layers []costs) int64 {
+	value := int64(1)
+	for _, layer := range layers {
+		if layer.all != nil && l.Budget.Limit().Algorithm != drossel.Concurrency {
+			value, at = layer.all.value, layer.all.at
+		}
+		if c, ok := layer.byLimit[l.Name]; ok {
+			value, at = c.value, c.at
+		}
+	}
+	most := l.Budget.Capacity()
+	if value <= most || most == 0 {
+		return value
+	}
+	if r.overCost(at, l.Name) {
+		return value
+	}
+	word := "quota"
+	if l.Budget.Limit().Algorithm == drossel.TokenBucket {
+		word = "burst"
+	}
+	r.errorf(at, fmt.Sprintf("raise %s to at least %d, or lower cost", word, value),
+		"limit %q: cost %d is more than %s %d, so it can never be allowed", l.Name, value, word, most)
+	return value
+}
+
+// overCost reports whether the same cost was reported already, for another route
+// of the class.
+func (r *reader) overCost(at *node, limit string) bool {
+	prefix := fmt.Sprintf("limit %q: cost ", limit)
+	return slices.ContainsFunc(r.problems, func(p Problem) bool {
+		return p.Line == at.line && p.Column == at.column && len(p.Text) > len(prefix) && p.Text[:len(prefix)] == prefix
+	})
+}
+
+// denyRoute gives a route the limit that nothing passes.
+func (r *reader) denyRoute(route *Route) {
+	l := &Limit{
+		Name: inlineOwner(route.Pattern) + "-deny", Inline: true, Keyless: true, Status: 429,
+		Line: route.Line, Column: route.Column, UsedBy: []string{route.Pattern},
+	}
+	l.Budget, _ = drossel.NewBudget(l.Name, drossel.Limit{}) // an inline name is good
+	l.denied = l.Budget
+	route.Checks = []RouteCheck{{Limit: l, Cost: 1, From: "route"}}
+	if route.Shadow {
+		l.Shadow = true
+	}
+}
+
+// finish compiles what needs the whole file, and warns.
+func (r *reader) finish() {
+	p := r.policy
+	p.Unmatched = &Route{Class: "unmatched"}
+	before := r.problems.Errors()
+	r.compileRoute(nil, p.Unmatched, nil, nil, setting{})
+	r.checkWildcards()
+	if before > 0 || r.problems.Errors() > 0 {
+		return
+	}
+	for _, route := range append(slices.Clone(p.Routes), p.Unmatched) {
+		route.plan = newPlan(p, route)
+	}
+	p.routes = newMatcher(p.Routes)
+	r.warn()
+}
+
+// checkWildcards reports keys that read a wildcard no route of the limit has.
+func (r *reader) checkWildcards() {
+	for _, l := range r.policy.Limits {
+		var have []string
+		for _, route := range r.policy.Routes {
+			if slices.ContainsFunc(route.Checks, func(c RouteCheck) bool { return c.Limit.Name == l.Name }) {
+				have = append(have, route.pattern.wildcards()...)
+			}
+		}
+		l.by.attributes(func(a keyAttribute) {
+			name := a.ref.PathParam()
+			if a.kind != ofRequest || name == "" || slices.Contains(have, name) || len(l.UsedBy) == 0 {
+				return
+			}
+			hint := "no route that it limits has a wildcard {" + name + "}"
+			if near := nearest(name, have); near != "" {
+				hint = "did you mean path." + near + "?"
+			}
+			r.errorf(&node{line: l.Line, column: l.Column}, hint, "limit %q: no attribute %s", l.Name, quote(a.name))
+		})
+	}
+}
+
+// warn reports what works but is hardly meant.
+func (r *reader) warn() {
+	p := r.policy
+	for _, l := range p.Limits {
+		at := &node{line: l.Line, column: l.Column}
+		if len(l.UsedBy) == 0 {
+			r.warnf(at, "", "name it in all_routes, a class or a route", "limit %q is not used", l.Name)
+		}
+		r.warnUnverified(at, l)
+	}
+	for _, c := range p.Classes {
+		if d := r.classes[c.Name]; !d.used {
+			r.warnf(d.at, "", "name it in a route", "class %q is not used", c.Name)
+		}
+	}
+	if !slices.ContainsFunc(p.Routes, func(route *Route) bool { return route.pattern.all() }) {
+		hint, text := "add a route /", "no route / takes the requests that nothing else matches: they get all_routes only"
+		if len(p.AllRoutes) == 0 {
+			text = "no route / takes the requests that nothing else matches: they are not limited"
+		}
+		r.warnf(r.routesAt, "", hint, "%s", text)
+	}
+}
+
+// warnUnverified warns of keys that a client can make up at will.
+func (r *reader) warnUnverified(at *node, l *Limit) {
+	if l.by == nil {
+		return
+	}
+	var unverified []string
+	l.by.attributes(func(a keyAttribute) {
+		if !a.verifiable() {
+			unverified = append(unverified, a.name)
+		}
+	})
+	if len(unverified) == 0 {
+		return
+	}
+	if len(l.by.parts) > 1 {
+		r.warnf(at, "DRS012", "use a header that a trusted proxy sets (trusted: true), or give it from your own code",
+			"limit %q: %s is not verified, so a part of the key with it is passed over", l.Name, unverified[0])
+		return
+	}
+	if slices.ContainsFunc(l.by.parts[0], func(a keyAttribute) bool { return a.name == "ip" }) {
+		return
+	}
+	for _, route := range r.policy.Routes {
+		limits := limitsOf(route.Checks)
+		uses := slices.ContainsFunc(limits, func(o *Limit) bool { return o.Name == l.Name })
+		if uses && !slices.ContainsFunc(limits, func(o *Limit) bool { return o.by.byAddress() }) {
+			r.warnf(at, "DRS012", fmt.Sprintf("add a limit by ip to the route, or count by %s+ip", unverified[0]),
+				"limit %q: %s is not verified, and route %q has no limit by address: whoever makes up new ones is not limited", l.Name, unverified[0], route.Pattern)
+			return
+		}
+	}
+}

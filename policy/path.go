@@ -1,0 +1,90 @@
+package policy
+
+import "strings"
+
+// cleanPath returns the normal form of a path that routes are matched by:
+// percent-decoded once, where an invalid escape stays; without ;parameters, then
+// without ., .., // and a final slash. It allocates only if the path is not in that
+// form.
+func cleanPath(path string) string {
+	if isClean(path) {
+		return path
+	}
+	decoded := decode(path)
+	segments := make([]string, 0, 16)
+	for segment := range strings.SplitSeq(decoded, "/") {
+		if i := strings.IndexByte(segment, ';'); i >= 0 {
+			segment = segment[:i]
+		}
+		switch segment {
+		case "", ".":
+		case "..":
+			segments = segments[:max(len(segments)-1, 0)]
+		default:
+			segments = append(segments, segment)
+		}
+	}
+	return "/" + strings.Join(segments, "/")
+}
+
+// isClean reports whether the path is in normal form.
+func isClean(path string) bool {
+	if path == "" || path[0] != '/' {
+		return false
+	}
+	if path == "/" {
+		return true
+	}
+	start := 1 // of the segment
+	for i := 1; i <= len(path); i++ {
+		if i < len(path) {
+			if c := path[i]; c == '%' || c == ';' {
+				return false
+			} else if c != '/' {
+				continue
+			}
+		}
+		switch path[start:i] {
+		case "", ".", "..":
+			return false
+		}
+		start = i + 1
+	}
+	return true
+}
+
+// decode replaces percent escapes once; an invalid one stays.
+func decode(s string) string {
+	first := strings.IndexByte(s, '%')
+	if first < 0 {
+		return s
+	}
+	var b strings.Builder
+	b.Grow(len(s))
+	b.WriteString(s[:first])
+	for i := first; i < len(s); i++ {
+		if s[i] == '%' && i+2 < len(s) {
+			hi, lo := unhex(s[i+1]), unhex(s[i+2])
+			if hi >= 0 && lo >= 0 {
+				b.WriteByte(byte(hi<<4 | lo))
+				i += 2
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+func unhex(c byte) int {
+	switch {
+	case '0' <= c && c <= '9':
+		return int(c - '0')
+	case 'a' <= c && c <= 'f':
+		return int(c-'a') + 10
+	case 'A' <= c && c <= 'F':
+		return int(c-'A') + 10
+	default:
+		return -1
+	}
+}

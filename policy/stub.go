@@ -1,8 +1,0 @@
-package policy
-
-type (
-	matcher struct{}
-	pattern struct{}
-	plan    struct{}
-	key     struct{}
-)
