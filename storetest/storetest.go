@@ -12,6 +12,7 @@ package storetest
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -36,16 +37,45 @@ type Store interface {
 // With -short the slow tests repeat less often.
 func Run(t *testing.T, newStore func(t *testing.T) Store) {
 	t.Run("Vectors", func(t *testing.T) { testVectors(t, newStore) })
+	for _, test := range []struct {
+		name string
+		run  func(t *testing.T, s Store)
+	}{
+		{"Batch", testBatch},
+		{"Differential", testDifferential},
+		{"Linear", testLinear},
+		{"LinearClock", testLinearClock},
+		{"Race", testRace},
+		{"RaceInFlight", testRaceInFlight},
+		{"RaceHierarchy", testRaceHierarchy},
+		{"RaceSettle", testRaceSettle},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, newStore(t)) })
+	}
 }
 
 // epoch is when the suite's own tests take place: 2027-01-15T08:00:00Z.
 const epoch int64 = 1_800_000_000_000_000
 
+// pendingSettleZero leaves out what shows that a charge of 0 is not settled up.
+const pendingSettleZero = true
+
 // second is a second in the unit of the suite's times.
 const second int64 = 1_000_000
 
+// A tester is a test of package testing or of rapid.
+type tester interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+	Fatal(args ...any)
+}
+
+// testContext is for calls that no deadline concerns.
+var testContext = context.Background()
+
 // budget returns a budget or ends the test.
-func budget(t testing.TB, name string, l drossel.Limit) *drossel.Budget {
+func budget(t tester, name string, l drossel.Limit) *drossel.Budget {
 	t.Helper()
 	b, err := drossel.NewBudget(name, l)
 	if err != nil {
@@ -55,7 +85,7 @@ func budget(t testing.TB, name string, l drossel.Limit) *drossel.Budget {
 }
 
 // parse is budget of a limit in its text form.
-func parse(t testing.TB, name, limit string) *drossel.Budget {
+func parse(t tester, name, limit string) *drossel.Budget {
 	t.Helper()
 	l, err := drossel.ParseLimit(limit)
 	if err != nil {
@@ -86,7 +116,7 @@ func copyOf(b *drossel.Batch) *drossel.Batch {
 }
 
 // takeAt takes b at a time and ends the test on an error.
-func takeAt(t testing.TB, s Store, b *drossel.Batch, now int64) *drossel.Batch {
+func takeAt(t tester, s Store, b *drossel.Batch, now int64) *drossel.Batch {
 	t.Helper()
 	if err := s.TakeAt(b, now); err != nil {
 		t.Fatalf("take at %d: %v", now, err)
@@ -95,14 +125,14 @@ func takeAt(t testing.TB, s Store, b *drossel.Batch, now int64) *drossel.Batch {
 }
 
 // peekAt returns what a take of cost units would be answered.
-func peekAt(t testing.TB, s Store, b *drossel.Budget, key string, cost, now int64) drossel.Decision {
+func peekAt(t tester, s Store, b *drossel.Budget, key string, cost, now int64) drossel.Decision {
 	t.Helper()
 	batch := batchOf(drossel.Check{Budget: b, Key: key, Cost: cost})
 	batch.Peek = true
 	return takeAt(t, s, batch, now).Checks[0].Decision
 }
 
-func settleAt(t testing.TB, s Store, b *drossel.Batch, now int64) {
+func settleAt(t tester, s Store, b *drossel.Batch, now int64) {
 	t.Helper()
 	if err := s.SettleAt(b, now); err != nil {
 		t.Fatalf("settle at %d: %v", now, err)
@@ -110,7 +140,7 @@ func settleAt(t testing.TB, s Store, b *drossel.Batch, now int64) {
 }
 
 // wantErr checks that err is want.
-func wantErr(t testing.TB, what string, err, want error) {
+func wantErr(t tester, what string, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {
 		t.Errorf("%s: error is %v, want %v", what, err, want)
@@ -118,7 +148,7 @@ func wantErr(t testing.TB, what string, err, want error) {
 }
 
 // want checks a number or a word.
-func want[T cmp.Ordered](t testing.TB, what string, got, want T) {
+func want[T cmp.Ordered](t tester, what string, got, want T) {
 	t.Helper()
 	if got != want {
 		t.Errorf("%s is %v, want %v", what, got, want)
