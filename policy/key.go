@@ -50,46 +50,45 @@ const (
 
 // An extent is where a key stands in the text of all keys of a request. The group
 // is its first attribute; keys of one group live together in a store.
-type extent struct{ start, group, end int }
+type extent struct{ start, group, end int32 }
 
 // A keyBuilder makes the keys of one request.
 type keyBuilder struct {
 	attributes *identity.Attributes
 	req        *identity.Request
 	plan       *plan
-	buf        []byte
 }
 
-// key appends the key of the first usable part. In a list of alternatives a part
+// key appends the key of the first usable part to buf, whose memory stays the
+// caller's. In a list of alternatives a part
 // is usable if all its values are verified: what a client makes up must not stand
 // in the place of its address.
-func (b *keyBuilder) key(k *key) (extent, bool) {
+func (b *keyBuilder) key(buf []byte, k *key) ([]byte, extent, bool) {
 	for _, part := range k.parts {
-		if e, ok := b.part(part, len(k.parts) > 1); ok {
-			return e, true
+		if longer, e, ok := b.part(buf, part, len(k.parts) > 1); ok {
+			return longer, e, true
 		}
 	}
-	return extent{}, false
+	return buf, extent{}, false
 }
 
-func (b *keyBuilder) part(part keyPart, onlyVerified bool) (extent, bool) {
-	start := len(b.buf)
-	e := extent{start: start, group: start}
+func (b *keyBuilder) part(buf []byte, part keyPart, onlyVerified bool) ([]byte, extent, bool) {
+	start := len(buf)
+	e := extent{start: int32(start), group: int32(start)} // 16 keys of bounded values are far below 2 GiB
 	for i := range part {
 		a := &part[i]
 		text, verified := b.value(a)
 		if text == "" || onlyVerified && !verified {
-			b.buf = b.buf[:start]
-			return extent{}, false
+			return buf[:start], extent{}, false
 		}
-		b.buf = append(b.buf, a.label...)
-		b.buf = appendValue(b.buf, text)
+		buf = append(buf, a.label...)
+		buf = appendValue(buf, text)
 		if i == 0 {
-			e.group = len(b.buf)
+			e.group = int32(len(buf))
 		}
 	}
-	e.end = len(b.buf)
-	return e, true
+	e.end = int32(len(buf))
+	return buf, e, true
 }
 
 // value returns the text of an attribute, "" if the request misses it.

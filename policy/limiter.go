@@ -137,7 +137,8 @@ func (l *Limiter) fill(d *Decision, req *identity.Request) (denies bool) {
 	var extents [drossel.MaxChecks]extent
 	var found, skip [drossel.MaxChecks]bool
 	skipped := 0
-	b := keyBuilder{attributes: l.policy.Identity, req: req, plan: p, buf: space[:0]}
+	b := keyBuilder{attributes: l.policy.Identity, req: req, plan: p}
+	buf := space[:0]
 	denies = p.denies
 	for i := range p.keys {
 		k := &p.keys[i]
@@ -148,10 +149,12 @@ func (l *Limiter) fill(d *Decision, req *identity.Request) (denies bool) {
 			extents[i], found[i] = extents[k.same], true
 			continue
 		}
-		if extents[i], found[i] = b.key(k.key); found[i] {
+		if buf, extents[i], found[i] = b.key(buf, k.key); found[i] {
 			continue
 		}
-		switch l.missing(&b, p.limits[i], &extents[i]) {
+		var instead OnMissing
+		buf, extents[i], instead = l.missing(&b, buf, p.limits[i])
+		switch instead {
 		case MissingSkip:
 			skip[i] = true
 			skipped++
@@ -161,7 +164,7 @@ func (l *Limiter) fill(d *Decision, req *identity.Request) (denies bool) {
 			denies = denies || !c.Shadow && c.Cost > 0
 		}
 	}
-	keys := string(b.buf)
+	keys := string(buf)
 	for i := range p.keys {
 		if e := extents[i]; e.end > 0 {
 			c := &d.Batch.Checks[i]
@@ -177,29 +180,24 @@ func (l *Limiter) fill(d *Decision, req *identity.Request) (denies bool) {
 	return denies
 }
 
-// missing says what becomes of a limit whose key the request does not have, and
-// makes the address its key if that stands in.
-func (l *Limiter) missing(b *keyBuilder, limit *Limit, e *extent) OnMissing {
-	if limit.OnMissing == MissingSkip && !limit.by.usesIP {
-		return MissingSkip
-	}
-	// A surface without an address cannot serve a limit by ip, which must not mean
-	// that there is none.
-	var ok bool
+// missing says what becomes of a limit whose key the request does not have. If the
+// address stands in, it is the key.
+func (l *Limiter) missing(b *keyBuilder, buf []byte, limit *Limit) ([]byte, extent, OnMissing) {
 	switch {
 	case limit.OnMissing == MissingDeny:
-		return MissingDeny
+		return buf, extent{}, MissingDeny
+	case limit.OnMissing == MissingSkip && !limit.by.usesIP:
+		return buf, extent{}, MissingSkip
+	}
+	// A surface without an address cannot serve a limit by ip; that must not mean
+	// that there is none.
+	longer, e, ok := b.part(buf, l.ip, false)
+	switch {
+	case !ok:
+		return buf, extent{}, MissingDeny
 	case limit.OnMissing == MissingSkip:
-		at := len(b.buf)
-		_, ok = b.part(l.ip, false)
-		b.buf = b.buf[:at]
-		if ok {
-			return MissingSkip
-		}
-		return MissingDeny
+		return buf, extent{}, MissingSkip
+	default:
+		return longer, e, MissingIP
 	}
-	if *e, ok = b.part(l.ip, false); ok {
-		return MissingIP
-	}
-	return MissingDeny
 }
