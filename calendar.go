@@ -35,14 +35,25 @@ func (c *calendar) window(now int64) algo.Window {
 }
 
 func (c *calendar) find(now int64) algo.Window {
-	first := c.firstDay(time.UnixMicro(now).In(c.zone))
-	start, second := firstInstant(first, c.zone), c.nextDay(first)
-	end := firstInstant(second, c.zone)
-	for now >= end { // a date that does not exist makes an empty window
-		second = c.nextDay(second)
-		start, end = end, firstInstant(second, c.zone)
+	day := c.firstDay(time.UnixMicro(now).In(c.zone))
+	w := algo.Window{Start: firstInstant(day, c.zone)}
+	day, w.End = c.following(day, w.Start)
+	for now >= w.End { // the clocks have gone back over the edge
+		w.Start = w.End
+		day, w.End = c.following(day, w.Start)
 	}
-	return algo.Window{Start: start, End: end, NextEnd: firstInstant(c.nextDay(second), c.zone)}
+	_, w.NextEnd = c.following(day, w.End)
+	return w
+}
+
+// following returns the next date after day on which a window starts, and that
+// start, which is later than after: a date that the zone leaves out starts none.
+func (c *calendar) following(day time.Time, after int64) (next time.Time, start int64) {
+	for next = c.nextDay(day); ; next = c.nextDay(next) {
+		if start = firstInstant(next, c.zone); start > after {
+			return next, start
+		}
+	}
 }
 
 // firstDay returns the date on which the window of local starts, as midnight UTC.
