@@ -19,7 +19,7 @@ type pattern struct {
 	rest     string   // the name of what is below; "" if it has none
 }
 
-// String returns the pattern as a file would write it.
+// String returns the pattern as a file would write it: parsePattern reads it as p.
 func (p *pattern) String() string {
 	var b strings.Builder
 	if p.method != "" {
@@ -28,9 +28,10 @@ func (p *pattern) String() string {
 	b.WriteString(p.host)
 	for i, s := range p.segments {
 		if s == "" {
-			s = "{" + p.names[i] + "}"
+			b.WriteString("/{" + p.names[i] + "}")
+			continue
 		}
-		b.WriteString("/" + s)
+		b.WriteString("/" + escape(s))
 	}
 	switch {
 	case p.rest != "":

@@ -2,18 +2,29 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
-// keyHint names the nearest of the known keys, or all if none is near.
-func keyHint(key string, known []string) string {
-	if near := nearest(key, known); near != "" {
+// fieldHint names the nearest key, or those that can be written.
+func fieldHint(key string, known, later []string) string {
+	if near := nearest(key, slices.Concat(known, later)); near != "" {
 		return fmt.Sprintf("did you mean %q?", near)
 	}
-	if len(known) > 12 {
-		return ""
-	}
 	return "known: " + strings.Join(known, ", ")
+}
+
+// keyHint names the nearest of the known names, or all if they are few.
+func keyHint(name string, known []string) string {
+	near := nearest(name, known)
+	switch {
+	case near != "":
+		return fmt.Sprintf("did you mean %q?", near)
+	case len(known) == 0 || len(known) > 12:
+		return ""
+	default:
+		return "known: " + strings.Join(known, ", ")
+	}
 }
 
 // wordHint names the nearest word, "" if none is near.
@@ -35,7 +46,7 @@ func nearest(word string, known []string) string {
 		if len(k) > 64 {
 			continue
 		}
-		if d := distance(word, k); d < least {
+		if d := distance(word, k); d < least && d < len(word) {
 			best, least = k, d
 		}
 	}

@@ -197,10 +197,16 @@ func (r *reader) readIdentity(file fields) {
 	var declared []identity.Attribute
 	attributes := map[string]*attributeDecl{}
 	if e, ok := file["identity"]; ok {
+		before := len(r.problems)
 		f := r.fields(e.value, "identity",
 			[]string{"trusted_proxies", "client_ip_from", "client_ip_depth", "ipv4_prefix", "ipv6_prefix", "attributes"},
 			[]string{"secret_file", "secret", "jwt", "learn", "lookups"})
 		ip, places = r.readClientIP(f)
+		if len(r.problems) > before {
+			// No second problem because of the first: a set that is not empty lets
+			// everything pass that needs one.
+			ip = identity.ClientIP{TrustedProxies: identity.MustCIDRs("unix")}
+		}
 		if e, ok := f["attributes"]; ok {
 			declared, attributes = r.readAttributes(e.value)
 		}

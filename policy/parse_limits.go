@@ -231,8 +231,12 @@ func (r *reader) inlineLimit(item *node, what, name string) *Limit {
 }
 
 // inlineOwner is the first part of the names of a route's inline limits: its
-// pattern in the characters of a name.
+// pattern in the characters of a name, with "all" for a slash at the end.
 func inlineOwner(pattern string) string {
+	if strings.HasSuffix(pattern, "/") {
+		pattern += "all"
+	}
+	pattern = strings.ReplaceAll(pattern, "...}", "}")
 	var b strings.Builder
 	gap := false
 	for _, c := range pattern {

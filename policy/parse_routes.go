@@ -127,7 +127,7 @@ func (r *reader) checkCosts(what string, c costs, limits []*Limit) {
 	}
 	for name, cost := range c.byLimit {
 		if !slices.Contains(known, name) && !r.badLimits[name] {
-			r.errorf(cost.at, wordHint(name, known), "%s: cost of %s, which does not apply there", what, quote(name))
+			r.errorf(cost.at, keyHint(name, known), "%s: cost of %s, which does not apply there", what, quote(name))
 		}
 	}
 }
@@ -254,9 +254,6 @@ func (r *reader) compileRoute(at *node, route *Route, class *classDecl, own []*L
 		r.errorf(at, "leave some of them out", "%s has %d limits, more than %d", what, len(route.Checks), drossel.MaxChecks)
 	}
 	r.checkCosts(what, s.cost, limitsOf(route.Checks))
-	if len(route.Checks) == 0 && route.Pattern != "" {
-		r.warnf(at, "", "write unlimited if that is meant", "%s has no limit", what)
-	}
 }
 
 func limitsOf(checks []RouteCheck) []*Limit {
@@ -361,6 +358,12 @@ func (r *reader) checkWildcards() {
 // warn reports what works but is hardly meant.
 func (r *reader) warn() {
 	p := r.policy
+	for _, route := range p.Routes {
+		if len(route.Checks) == 0 && !route.Unlimited {
+			at := &node{line: route.Line, column: route.Column}
+			r.warnf(at, "", "write unlimited if that is meant", "route %q has no limit", route.Pattern)
+		}
+	}
 	for _, l := range p.Limits {
 		at := &node{line: l.Line, column: l.Column}
 		if len(l.UsedBy) == 0 {

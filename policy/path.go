@@ -76,6 +76,21 @@ func decode(s string) string {
 	return b.String()
 }
 
+// escape writes a segment so that a pattern can hold it.
+func escape(segment string) string {
+	unsafe := func(c byte) bool { return c <= ' ' || c == 0x7f || strings.IndexByte("%{}?#;", c) >= 0 }
+	var b strings.Builder
+	for i := range len(segment) {
+		if c := segment[i]; unsafe(c) {
+			const digits = "0123456789ABCDEF"
+			b.Write([]byte{'%', digits[c>>4], digits[c&15]})
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
 func unhex(c byte) int {
 	switch {
 	case '0' <= c && c <= '9':

@@ -63,8 +63,22 @@ type Limit struct {
 // would publish the traffic of all, and it is enforced.
 func (l *Limit) Shown() bool { return !l.Keyless && !l.Shadow }
 
-// AtOnce returns the most units that an unused bucket allows at one instant.
-func (l *Limit) AtOnce() int64 { return l.Budget.Capacity() }
+// AtOnce returns the most units that an unused bucket allows at one instant without
+// holding one.
+func (l *Limit) AtOnce() int64 {
+	if n := l.Budget.Limit(); n.Algorithm == drossel.TokenBucket {
+		return burst(n)
+	}
+	return l.Budget.Capacity()
+}
+
+// burst is a token bucket's burst with its default.
+func burst(l drossel.Limit) int64 {
+	if l.Burst == 0 {
+		return l.Quota
+	}
+	return l.Burst
+}
 
 // FullAgain returns how long a spent bucket takes to be unused again, at most: 0
 // for a limit in flight and one that denies all, where no time helps.
@@ -76,12 +90,8 @@ func (l *Limit) FullAgain() time.Duration {
 	case n.Algorithm != drossel.TokenBucket:
 		return n.Period
 	}
-	burst := n.Burst
-	if burst == 0 {
-		burst = n.Quota
-	}
 	// Burst and period can be too large to multiply, so whole periods come first.
-	whole, rest := burst/n.Quota, burst%n.Quota
+	whole, rest := burst(n)/n.Quota, burst(n)%n.Quota
 	hi, lo := bits.Mul64(uint64(n.Period), uint64(rest))
 	part, _ := bits.Div64(hi, lo, uint64(n.Quota)) // rest < Quota, so it fits
 	return time.Duration(whole)*n.Period + time.Duration(part)

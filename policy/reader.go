@@ -63,7 +63,7 @@ func (r *reader) fields(n *node, what string, known, later []string) fields {
 		case slices.Contains(later, key):
 			r.errorf(e.key, "", "key %q is not supported yet", key)
 		case !slices.Contains(known, key):
-			r.errorf(e.key, keyHint(key, slices.Concat(known, later)), "unknown key %q", clip(key))
+			r.errorf(e.key, fieldHint(key, known, later), "unknown key %q", clip(key))
 		case repeated:
 			r.errorf(e.key, fmt.Sprintf("the first is in line %d", first.key.line), "key %q is repeated", key)
 		default:

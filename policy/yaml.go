@@ -101,8 +101,22 @@ func (r *reader) parseTokens(tokens token.Tokens) (file *ast.File, ok bool) {
 		r.errorf(nil, "", "this is not YAML")
 		return nil, false
 	}
-	r.errorf(placeOfToken(syntax.GetToken()), "", "this is not YAML: %s", syntax.GetMessage())
+	message := syntax.GetMessage()
+	r.errorf(placeOfToken(syntax.GetToken()), syntaxHint(message), "this is not YAML: %s", strings.ReplaceAll(message, "\t", "tab"))
 	return nil, false
+}
+
+func syntaxHint(message string) string {
+	switch {
+	case strings.Contains(message, "\t"):
+		return "indent with spaces"
+	case strings.Contains(message, "not allowed in this context"), strings.Contains(message, "non-map value"):
+		return "the keys of a map stand in one column, each with a colon and a blank behind it"
+	case strings.Contains(message, "reserved character"):
+		return "put the text in quotes"
+	default:
+		return ""
+	}
 }
 
 func (r *reader) unreadable(ok *bool) {

@@ -1,0 +1,139 @@
+package policy_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/drossel-io/drossel/policy"
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write what the files should say into them")
+
+// The directory listing is the table: each file says, behind "# want:", every
+// problem that Parse must report, with its place and hint, and its kind.
+func TestBadFiles(t *testing.T) {
+	files, _ := filepath.Glob("testdata/*.bad.yaml")
+	kinds, single := map[string]int{}, 0
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".bad.yaml"), func(t *testing.T) {
+			src, want := readGolden(t, file)
+			p, problems := policy.Parse(filepath.Base(file), []byte(src))
+			got := strings.TrimSuffix(strings.ReplaceAll(problems.Error(), filepath.Base(file)+":", ""), "\n")
+			checkGolden(t, file, src, got, want)
+			if p != nil || problems.Errors() == 0 || problems.Errors() != len(problems) {
+				t.Errorf("Parse gave policy %v with %d errors among %d problems, want none with errors only", p != nil, problems.Errors(), len(problems))
+			}
+			kind, _, _ := strings.Cut(src, "\n")
+			kinds[strings.TrimPrefix(kind, "# kind: ")]++
+			if len(problems) == 1 {
+				single++
+			}
+		})
+	}
+	if single < 40 || len(kinds) < 25 {
+		t.Errorf("%d files with one message, of %d kinds; want at least 40 of 25: %v", single, len(kinds), kinds)
+	}
+	t.Logf("%d files, %d with one message, %d kinds", len(files), single, len(kinds))
+}
+
+// What a good file compiles to is written behind "# want:".
+func TestGoodFiles(t *testing.T) {
+	files, _ := filepath.Glob("testdata/*.good.yaml")
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".good.yaml"), func(t *testing.T) {
+			src, want := readGolden(t, file)
+			p, problems := policy.Parse(filepath.Base(file), []byte(src))
+			if err := problems.Err(); err != nil {
+				t.Fatal(err)
+			}
+			got := strings.ReplaceAll(problems.Error(), filepath.Base(file)+":", "")
+			if got != "" {
+				got += "\n"
+			}
+			checkGolden(t, file, src, got+summary(p), want)
+		})
+	}
+	if len(files) < 5 {
+		t.Errorf("%d good files, want at least 5", len(files))
+	}
+}
+
+const wantMark = "# want:\n"
+
+func readGolden(t *testing.T, file string) (src, want string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	src, comment, _ := strings.Cut(string(text), wantMark)
+	for line := range strings.Lines(comment) {
+		want += strings.TrimPrefix(strings.TrimPrefix(line, "#"), " ")
+	}
+	return src, strings.TrimSuffix(want, "\n")
+}
+
+func checkGolden(t *testing.T, file, src, got, want string) {
+	t.Helper()
+	if *update {
+		text := src + wantMark
+		for line := range strings.Lines(got) {
+			text += "# " + line
+		}
+		if err := os.WriteFile(file, []byte(text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", file, diff)
+	}
+}
+
+// summary prints what a policy has compiled to.
+func summary(p *policy.Policy) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "gateway %q to %v, headers %v\n", p.Gateway.Listen, p.Gateway.Upstream, p.Response.Profiles)
+	for _, l := range p.Limits {
+		n := l.Budget.Limit()
+		fmt.Fprintf(&b, "limit %s: %v by %q, at once %d, full again %v, missing %v, used by %v", l.Name, n, l.By, l.AtOnce(), l.FullAgain(), l.OnMissing, l.UsedBy)
+		if l.Shadow {
+			b.WriteString(", shadow")
+		}
+		if l.Status != 429 {
+			fmt.Fprintf(&b, ", status %d", l.Status)
+		}
+		if l.ChargeOn != nil {
+			fmt.Fprintf(&b, ", charged on %v", l.ChargeOn)
+		}
+		if !l.Shown() {
+			b.WriteString(", not shown")
+		}
+		fmt.Fprintln(&b)
+	}
+	for _, r := range append(p.Routes[:len(p.Routes):len(p.Routes)], p.Unmatched) {
+		fmt.Fprintf(&b, "route %q class %q %v steps %d:", r.Pattern, r.Class, r.OnFailure, r.Steps())
+		switch {
+		case r.Unlimited:
+			b.WriteString(" unlimited")
+		case r.Deny:
+			b.WriteString(" deny")
+		}
+		for _, c := range r.Checks {
+			fmt.Fprintf(&b, " %s", c.Limit.Name)
+			if c.Cost != 1 {
+				fmt.Fprintf(&b, "(%d)", c.Cost)
+			}
+			if c.Limit.Shadow {
+				b.WriteString("~")
+			}
+		}
+		fmt.Fprintln(&b)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
