@@ -16,29 +16,41 @@ import (
 // maxWorkers is the largest number of workers of a case.
 const maxWorkers = 2
 
-// A load is the keys of a case and the order in which each worker asks for them.
+// A load is the keys of a case and the sequence in which all contenders ask for
+// them, pass by pass.
 type load struct {
-	keys   []string
-	orders [maxWorkers][]uint32
+	keys     []string
+	sequence []uint32
+	pass     int // how much of the sequence is one pass
+}
+
+// A walk is where a contender's workers are in the sequence. The second starts in
+// its middle.
+type walk struct{ at [maxWorkers]int }
+
+func (l *load) walk() *walk { return &walk{[...]int{0, len(l.sequence) / 2}} }
+
+// next returns the part of the sequence that a worker asks for in its next pass.
+func (l *load) next(w *walk, worker int) []uint32 {
+	at := w.at[worker] % len(l.sequence)
+	w.at[worker] = at + l.pass
+	return l.sequence[at : at+l.pass]
 }
 
 // hotLoad asks for one key again and again.
 func hotLoad() *load {
-	order := make([]uint32, 1<<15)
-	return &load{keys: []string{"203.0.113.7"}, orders: [...][]uint32{order, order}}
+	return &load{keys: []string{"203.0.113.7"}, sequence: make([]uint32, 1<<15), pass: 1 << 15}
 }
 
 // zipfLoad asks for n keys in zipf order: the popular ones lie anywhere among the
-// others. Both workers walk the same sequence, the second from its middle.
-func zipfLoad(n, length int) *load {
-	l := &load{keys: makeKeys(n)}
+// others. The sequence is four passes long.
+func zipfLoad(n, pass int) *load {
+	l := &load{keys: makeKeys(n), sequence: make([]uint32, 4*pass), pass: pass}
 	z := rand.NewZipf(rand.New(rand.NewSource(1)), 1.1, 1, uint64(n-1))
 	places := rand.New(rand.NewSource(2)).Perm(n)
-	order := make([]uint32, length)
-	for i := range order {
-		order[i] = uint32(places[z.Uint64()])
+	for i := range l.sequence {
+		l.sequence[i] = uint32(places[z.Uint64()])
 	}
-	l.orders = [...][]uint32{order, append(order[length/2:length:length], order[:length/2]...)}
 	return l
 }
 
@@ -84,10 +96,11 @@ func (l *load) limiters(as role, limit drossel.Limit, makers ...limiterMaker) []
 	for _, m := range makers {
 		take := m.make(limit)
 		take(l.keys, l.all())
+		w := l.walk()
 		cs = append(cs, contender{
 			name: m.name, role: as, options: m.options,
 			pass: func(worker int) (int, int) {
-				order := l.orders[worker]
+				order := l.next(w, worker)
 				return len(order), take(l.keys, order)
 			},
 		})
@@ -151,11 +164,11 @@ func newFloorState(keys int) *floorState {
 // hashFloor hashes the key and reads the clock inside a mutex: what every limiter
 // of many keys does.
 func (l *load) hashFloor() contender {
-	f := newFloorState(1)
+	f, w := newFloorState(1), l.walk()
 	return contender{
 		name: "floor", role: floor, options: "maphash.String, time.Since, sync.Mutex",
 		pass: func(worker int) (int, int) {
-			order, shards := l.orders[worker], f.shards
+			order, shards := l.next(w, worker), f.shards
 			for _, i := range order {
 				h := maphash.String(f.seed, l.keys[i])
 				s := &shards[h%uint64(len(shards))]
@@ -170,11 +183,11 @@ func (l *load) hashFloor() contender {
 
 // slotFloor is hashFloor and one write to the key's slot of 32 bytes.
 func (l *load) slotFloor() contender {
-	f := newFloorState(len(l.keys))
+	f, w := newFloorState(len(l.keys)), l.walk()
 	return contender{
 		name: "floor with slot", role: floor, options: "and one write to one of 32-byte slots",
 		pass: func(worker int) (int, int) {
-			order, shards, slots := l.orders[worker], f.shards, f.slots
+			order, shards, slots := l.next(w, worker), f.shards, f.slots
 			for _, i := range order {
 				h := maphash.String(f.seed, l.keys[i])
 				s := &shards[h%uint64(len(shards))]

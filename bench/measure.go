@@ -45,7 +45,7 @@ type plan struct {
 	rounds   int
 	turn     time.Duration // of one contender in one round, at least
 	keys     int           // in the case of many keys and in that of memory
-	sequence int           // length of the sequence of keys
+	pass     int           // how many keys of the sequence one pass asks for
 	progress io.Writer
 
 	wall, cpu time.Duration // of all turns of one worker
@@ -117,9 +117,12 @@ func (p *plan) turnOf(c *contender, workers int) (result, error) {
 	runtime.ReadMemStats(&before)
 	watch := startWatch()
 	var ops, refused int
-	for time.Since(watch.wall) < p.turn {
+	for {
 		o, r := pass(c, workers)
 		ops, refused = ops+o, refused+r
+		if time.Since(watch.wall) >= p.turn {
+			break
+		}
 	}
 	elapsed, cpu := watch.stop()
 	if workers == 1 {
@@ -131,13 +134,12 @@ func (p *plan) turnOf(c *contender, workers int) (result, error) {
 	if refused > 0 {
 		return result{}, fmt.Errorf("%d of %d operations were refused", refused, ops)
 	}
-	allocs := int64(after.Mallocs-before.Mallocs) / int64(ops)
-	if allocs > 0 {
+	if after.NumGC != before.NumGC || after.HeapAlloc > after.NextGC/4*3 {
 		runtime.GC() // its garbage is not for the next one to collect
 	}
 	return result{
 		NS:     float64(elapsed.Nanoseconds()) / float64(ops),
-		Allocs: allocs,
+		Allocs: int64(after.Mallocs-before.Mallocs) / int64(ops),
 		Bytes:  int64(after.TotalAlloc-before.TotalAlloc) / int64(ops),
 	}, nil
 }

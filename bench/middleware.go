@@ -14,6 +14,8 @@ import (
 	"github.com/sethvargo/go-limiter/memorystore"
 	"github.com/throttled/throttled/v2"
 	ululehttp "github.com/ulule/limiter/v3/drivers/middleware/stdlib"
+
+	"github.com/drossel-io/drossel/bench/example"
 )
 
 // A middleware wraps a handler.
@@ -78,13 +80,11 @@ func newRequest(method, path string) *http.Request {
 
 // routeRequests returns one request for each route of the policy.
 func routeRequests() []*http.Request {
-	return []*http.Request{
-		newRequest(http.MethodGet, "/api/status"),
-		newRequest(http.MethodGet, "/api/search"),
-		newRequest(http.MethodPost, "/api/orders"),
-		newRequest(http.MethodPost, "/api/auth/login"),
-		newRequest(http.MethodGet, "/index.html"),
+	var rs []*http.Request
+	for _, r := range example.Routes() {
+		rs = append(rs, newRequest(r.Method, r.Path))
 	}
+	return rs
 }
 
 // floorMiddleware sets the fields that Drossel sets, to texts that are there

@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"net/http"
+	"runtime"
 	"sync"
 	"time"
 
 	"github.com/didip/tollbooth/v8"
 	"github.com/go-chi/httprate"
+	"github.com/sethvargo/go-limiter"
 	"github.com/sethvargo/go-limiter/memorystore"
 	"github.com/throttled/throttled/v2"
 	"github.com/throttled/throttled/v2/store/memstore"
@@ -60,13 +62,17 @@ func newRateMap(limit drossel.Limit) taker {
 	}
 }
 
+// newGoLimiter closes its store when the taker is gone: the store's goroutine
+// would keep it.
 func newGoLimiter(limit drossel.Limit) taker {
 	store, err := memorystore.New(&memorystore.Config{Tokens: uint64(limit.Burst), Interval: window})
 	must(err)
+	held := &struct{ limiter.Store }{store}
+	runtime.AddCleanup(held, func(s limiter.Store) { _ = s.Close(context.Background()) }, store)
 	ctx := context.Background()
 	return func(keys []string, order []uint32) (refused int) {
 		for _, i := range order {
-			if _, _, _, ok, _ := store.Take(ctx, keys[i]); !ok {
+			if _, _, _, ok, _ := held.Take(ctx, keys[i]); !ok {
 				refused++
 			}
 		}

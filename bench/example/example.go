@@ -1,0 +1,28 @@
+// Package example is the policy that the middleware and the gateway are measured
+// with, and requests for it.
+package example
+
+import (
+	_ "embed" // for the policy
+	"net/http"
+)
+
+// Policy is the text of the policy file. Its addresses come from DROSSEL_LISTEN and
+// DROSSEL_UPSTREAM.
+//
+//go:embed policy.yaml
+var Policy string
+
+// A Route is a request line that one route of the policy matches.
+type Route struct{ Method, Path string }
+
+// Routes is one request for each route of the policy.
+func Routes() []Route {
+	return []Route{
+		{http.MethodGet, "/api/status"},
+		{http.MethodGet, "/api/search"},
+		{http.MethodPost, "/api/orders"},
+		{http.MethodPost, "/api/auth/login"},
+		{http.MethodGet, "/index.html"},
+	}
+}

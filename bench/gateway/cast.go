@@ -1,0 +1,189 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/drossel-io/drossel/bench/example"
+)
+
+// The proxies that are measured.
+const (
+	gatewayName = "drossel serve"
+	bareName    = "ReverseProxy"
+	keepingName = "ReverseProxy, keeping" // keeps as many idle connections as there are
+)
+
+var proxies = []string{bareName, keepingName, gatewayName}
+
+// A cast is the processes of a measurement.
+type cast struct {
+	self      string // this program
+	directory string // of the built program and the policy
+	stopAll   context.CancelFunc
+	addresses map[string]string // of the proxies
+	children  []*exec.Cmd
+}
+
+// startCast builds the program, unless binary names one, and starts an upstream and
+// the proxies in front of it.
+func startCast(parent context.Context, binary string, progress io.Writer) (c *cast, err error) {
+	ctx, cancel := context.WithCancel(parent)
+	c = &cast{stopAll: cancel, addresses: make(map[string]string)}
+	defer func() {
+		if err != nil {
+			c.stop()
+		}
+	}()
+	if c.self, err = os.Executable(); err != nil {
+		return c, err
+	}
+	if c.directory, err = os.MkdirTemp("", "drossel-bench"); err != nil {
+		return c, err
+	}
+	if binary == "" {
+		if binary, err = c.build(ctx, progress); err != nil {
+			return c, err
+		}
+	}
+	upstream, err := c.startRole(ctx, roleUpstream)
+	if err != nil {
+		return c, err
+	}
+	if c.addresses[bareName], err = c.startRole(ctx, roleBare, upstream); err != nil {
+		return c, err
+	}
+	if c.addresses[keepingName], err = c.startRole(ctx, roleKeeping, upstream); err != nil {
+		return c, err
+	}
+	c.addresses[gatewayName], err = c.startGateway(ctx, binary, upstream, progress)
+	return c, err
+}
+
+func (c *cast) stop() {
+	c.stopAll()
+	for _, child := range c.children {
+		_ = child.Wait() // it was killed
+	}
+	_ = os.RemoveAll(c.directory)
+}
+
+func (c *cast) build(ctx context.Context, progress io.Writer) (string, error) {
+	const module = "github.com/drossel-io/drossel"
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+	if err != nil {
+		return "", fmt.Errorf("where is %s: %w", module, err)
+	}
+	binary := filepath.Join(c.directory, "drossel")
+	build := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/drossel")
+	build.Dir = strings.TrimSpace(string(out))
+	build.Stderr = progress
+	if err := build.Run(); err != nil {
+		return "", fmt.Errorf("build ./cmd/drossel: %w", err)
+	}
+	return binary, nil
+}
+
+// start starts a child that ends with the cast.
+func (c *cast) start(child *exec.Cmd) error {
+	if err := child.Start(); err != nil {
+		return err
+	}
+	c.children = append(c.children, child)
+	return nil
+}
+
+// startRole starts this program in another role and returns the address on which it
+// listens, the first line that it prints.
+func (c *cast) startRole(ctx context.Context, role string, args ...string) (string, error) {
+	child := c.role(ctx, role, args...)
+	out, err := child.StdoutPipe()
+	if err != nil {
+		return "", err
+	}
+	if err := c.start(child); err != nil {
+		return "", err
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		return "", fmt.Errorf("%s did not say where it listens: %w", role, err)
+	}
+	return strings.TrimSpace(line), nil
+}
+
+func (c *cast) role(ctx context.Context, role string, args ...string) *exec.Cmd {
+	child := exec.CommandContext(ctx, c.self, args...)
+	child.Env = append(os.Environ(), roleVariable+"="+role)
+	child.Stderr = os.Stderr
+	return child
+}
+
+// startGateway starts `drossel serve` and waits until it accepts connections.
+func (c *cast) startGateway(ctx context.Context, binary, upstream string, progress io.Writer) (string, error) {
+	address, err := freeAddress()
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(c.directory, "policy.yaml")
+	if err := os.WriteFile(file, []byte(example.Policy), 0o600); err != nil {
+		return "", err
+	}
+	var log bytes.Buffer
+	child := exec.CommandContext(ctx, binary, "serve", file)
+	child.Env = append(os.Environ(), "DROSSEL_LISTEN="+address, "DROSSEL_UPSTREAM=http://"+upstream)
+	child.Stdout, child.Stderr = &log, &log
+	if err := c.start(child); err != nil {
+		return "", err
+	}
+	for range 100 {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			return address, conn.Close()
+		}
+		select {
+		case <-ctx.Done():
+			return "", ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	c.stopAll()
+	_ = child.Wait() // so that its log is complete
+	fmt.Fprintf(progress, "%s", log.String())
+	return "", errors.New("drossel serve does not listen")
+}
+
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
+
+// load has a process of its own put load on a proxy.
+func (c *cast) load(ctx context.Context, proxy string, o options) (load, error) {
+	var l load
+	child := c.role(ctx, roleLoad, c.addresses[proxy], o.duration.String(), fmt.Sprint(o.connections))
+	out, err := child.Output()
+	if err != nil {
+		return l, fmt.Errorf("load: %w", err)
+	}
+	if err := json.Unmarshal(out, &l); err != nil {
+		return l, fmt.Errorf("load: %w", err)
+	}
+	if proxy == gatewayName && !l.Fields {
+		return l, errors.New("its answers carry no RateLimit field")
+	}
+	return l, nil
+}

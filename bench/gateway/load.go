@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/drossel-io/drossel/bench/example"
+)
+
+// A load is what came of a time of requests.
+type load struct {
+	Requests int           `json:"requests"`
+	Duration time.Duration `json:"duration_ns"`
+	P50      time.Duration `json:"p50_ns"`
+	P99      time.Duration `json:"p99_ns"`
+	Fields   bool          `json:"fields"` // the answers carry RateLimit
+}
+
+func (l load) rate() float64 { return float64(l.Requests) / l.Duration.Seconds() }
+
+// putLoad sends requests on so many connections, on each one after the other, for
+// a fifth of duration to warm up and then for duration, which is what counts. Any
+// answer but 200 is an error.
+func putLoad(ctx context.Context, address string, duration time.Duration, connections int) (load, error) {
+	from := time.Now().Add(duration / 5)
+	to := from.Add(duration)
+	var wg sync.WaitGroup
+	var mu sync.Mutex // guards the variables below
+	var all []time.Duration
+	var failed error
+	fields := true
+	for range connections {
+		wg.Go(func() {
+			c, err := dial(ctx, address)
+			if err == nil {
+				defer c.conn.Close()
+				err = c.run(from, to)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				failed = err
+				return
+			}
+			all = append(all, c.latencies...)
+			fields = fields && c.fields
+		})
+	}
+	wg.Wait()
+	if failed != nil {
+		return load{}, failed
+	}
+	if len(all) == 0 {
+		return load{}, errors.New("no answer in time")
+	}
+	slices.Sort(all)
+	return load{
+		Requests: len(all), Duration: duration,
+		P50: all[len(all)/2], P99: all[len(all)*99/100], Fields: fields,
+	}, nil
+}
+
+// A client is one connection. It does as little as it can: what the load costs, the
+// proxies do not get.
+type client struct {
+	conn      net.Conn
+	read      *bufio.Reader
+	requests  [][]byte
+	latencies []time.Duration
+	fields    bool
+}
+
+func dial(ctx context.Context, address string) (*client, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	c := &client{conn: conn, read: bufio.NewReader(conn), latencies: make([]time.Duration, 0, 1<<16)}
+	for _, r := range example.Routes() {
+		length := ""
+		if r.Method == "POST" {
+			length = "Content-Length: 0\r\n"
+		}
+		c.requests = append(c.requests, fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: bench\r\n%s\r\n", r.Method, r.Path, address, length))
+	}
+	return c, nil
+}
+
+func (c *client) run(from, to time.Time) error {
+	start := time.Now()
+	for i := 0; start.Before(to); i++ {
+		if _, err := c.conn.Write(c.requests[i%len(c.requests)]); err != nil {
+			return err
+		}
+		if err := c.answer(); err != nil {
+			return err
+		}
+		end := time.Now()
+		if !start.Before(from) && end.Before(to) {
+			c.latencies = append(c.latencies, end.Sub(start))
+		}
+		start = end
+	}
+	return nil
+}
+
+// answer reads one answer, which has to be 200 and say its length.
+func (c *client) answer() error {
+	line, err := c.read.ReadSlice('\n')
+	if err != nil {
+		return err
+	}
+	if !bytes.HasPrefix(line, []byte("HTTP/1.1 200 ")) {
+		return fmt.Errorf("answered %q", line)
+	}
+	length := -1
+	for {
+		if line, err = c.read.ReadSlice('\n'); err != nil {
+			return err
+		}
+		name, value, found := bytes.Cut(line, []byte(":"))
+		switch {
+		case !found: // the empty line
+			return c.discard(length)
+		case bytes.EqualFold(name, []byte("Content-Length")):
+			if length, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil {
+				return err
+			}
+		case bytes.EqualFold(name, []byte("RateLimit")):
+			c.fields = true
+		}
+	}
+}
+
+func (c *client) discard(length int) error {
+	if length < 0 {
+		return errors.New("answered without Content-Length")
+	}
+	_, err := c.read.Discard(length)
+	return err
+}
