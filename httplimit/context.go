@@ -1,0 +1,100 @@
+package httplimit
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/drossel-io/drossel"
+	"github.com/drossel-io/drossel/identity"
+	"github.com/drossel-io/drossel/policy"
+)
+
+// A Decision is what a handler sees of the decision that let its request pass.
+type Decision struct {
+	// Decision is that of the limit; of a policy that of the limit that binds. Where
+	// no limit applied it is allowed and has no numbers.
+	drossel.Decision
+
+	// Policy is the decision of a policy; nil behind New.
+	Policy *policy.Decision
+}
+
+// FromContext returns the decision of the middleware that is nearest to the
+// handler; false if there is none.
+func FromContext(ctx context.Context) (Decision, bool) {
+	switch c := ctx.Value(nearest{}).(type) {
+	case *limited:
+		return Decision{Decision: c.decision}, true
+	case *decided:
+		d := Decision{Policy: c.decision}
+		d.Allowed = true
+		if i := c.decision.Binding(); i >= 0 {
+			d.Decision = c.decision.Batch.Checks[i].Decision
+		}
+		return d, true
+	}
+	return Decision{}, false
+}
+
+// Keys of a context. A middleware's own context answers them itself, which saves a
+// context of package context for each.
+type (
+	nearest         struct{}                       // the nearest decision
+	chargedByLimit  struct{ lim *drossel.Limiter } // whether this limiter has decided
+	chargedByPolicy struct{ lim *policy.Limiter }  // whether this policy has
+)
+
+// Limited is the context of a request that New's middleware has let pass.
+type limited struct {
+	context.Context
+
+	lim      *drossel.Limiter
+	decision drossel.Decision
+	values   values
+}
+
+func (c *limited) Value(key any) any {
+	switch key := key.(type) {
+	case nearest:
+		return c
+	case chargedByLimit:
+		if key.lim == c.lim {
+			return c
+		}
+	}
+	return c.Context.Value(key)
+}
+
+// Decided is the context of a request that Policy's middleware has decided.
+type decided struct {
+	context.Context
+
+	lim      *policy.Limiter
+	request  identity.Request
+	decision *policy.Decision
+	values   values
+}
+
+func (c *decided) Value(key any) any {
+	switch key := key.(type) {
+	case nearest:
+		return c
+	case chargedByPolicy:
+		if key.lim == c.lim {
+			return c
+		}
+	}
+	return c.Context.Value(key)
+}
+
+// First returns the key function that gives the first key that is not empty.
+func First(keys ...func(*http.Request) string) func(*http.Request) string {
+	return func(r *http.Request) string {
+		for _, key := range keys {
+			if k := key(r); k != "" {
+				return k
+			}
+		}
+		return ""
+	}
+}

@@ -1,0 +1,198 @@
+package httplimit
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/drossel-io/drossel"
+)
+
+// Fields says which families of rate-limit fields responses carry. The zero Fields
+// is none of them.
+type Fields struct{ draft11, draft6, epoch, delta bool }
+
+// DefaultFields returns draft11 and x-epoch.
+func DefaultFields() *Fields { return &Fields{draft11: true, epoch: true} }
+
+// Profiles are the names that NewFields takes.
+func Profiles() []string { return []string{"draft11", "draft6", "x-epoch", "x-delta", "none"} }
+
+// NewFields returns the families of those names. The error says which names are
+// unknown or do not go together.
+func NewFields(profiles ...string) (*Fields, error) {
+	f := &Fields{}
+	for _, name := range profiles {
+		switch name {
+		case "draft11":
+			f.draft11 = true
+		case "draft6":
+			f.draft6 = true
+		case "x-epoch":
+			f.epoch = true
+		case "x-delta":
+			f.delta = true
+		case "none":
+		default:
+			return nil, fmt.Errorf("httplimit: there are no fields %q: use %s", name, strings.Join(Profiles(), ", "))
+		}
+	}
+	switch {
+	case f.draft11 && f.draft6:
+		return nil, fmt.Errorf("httplimit: draft11 and draft6 do not go together: they differ in the grammar of RateLimit-Policy")
+	case f.epoch && f.delta:
+		return nil, fmt.Errorf("httplimit: x-epoch and x-delta do not go together: they differ in the meaning of X-RateLimit-Reset")
+	case slices.Contains(profiles, "none") && *f != Fields{}:
+		return nil, fmt.Errorf("httplimit: none does not go together with other fields")
+	}
+	return f, nil
+}
+
+// absent returns the families of f of which h has no field yet: numbers of two
+// limiters in one family would contradict each other.
+func (f Fields) absent(h http.Header) Fields {
+	if has(h, fieldLimit, fieldPolicy, field6Limit, field6Remaining, field6Reset) {
+		f.draft11, f.draft6 = false, false
+	}
+	if has(h, fieldXLimit, fieldXRemaining, fieldXReset) {
+		f.epoch, f.delta = false, false
+	}
+	return f
+}
+
+func has(h http.Header, names ...string) bool {
+	return slices.ContainsFunc(names, func(name string) bool { return len(h[name]) > 0 })
+}
+
+// A report is a decision as the fields see it.
+type report struct {
+	shown   []shown // the limits that may be shown, in order
+	binding int     // the one that fields of a single number are about
+	lists   *lists
+	denied  bool
+	wait    int64 // of a denial: Retry-After before it is rounded, microseconds
+	now     int64 // the store's clock, microseconds since the epoch
+}
+
+// A shown is a limit that may be shown, and what was decided about it.
+type shown struct {
+	*item
+	decision *drossel.Decision
+}
+
+// Lists are the values of RateLimit-Policy, in either draft.
+type lists struct{ policy, policy6 []string }
+
+func newLists(items []*item) *lists {
+	var policy, policy6 []string
+	for _, it := range items[:min(len(items), maxListed)] {
+		policy = append(policy, it.policy)
+		policy6 = append(policy6, it.policy6)
+	}
+	return &lists{
+		policy:  []string{strings.Join(policy, listSeparator)},
+		policy6: []string{strings.Join(policy6, listSeparator)},
+	}
+}
+
+// Values are the values that differ from response to response: the arrays behind
+// the slices in its header.
+type values struct{ limits, remaining, epoch, reset [1]string }
+
+// set writes the fields of r into h. v must live as long as h does. The slices in
+// h have no room, so that an append to one writes nowhere else.
+func (f Fields) set(h http.Header, r *report, v *values) {
+	if len(r.shown) == 0 || f == (Fields{}) {
+		return
+	}
+	f.write(r, v)
+	binding := r.shown[r.binding]
+	if f.draft11 {
+		h[fieldPolicy] = r.lists.policy[:1:1]
+		h[fieldLimit] = v.limits[:]
+	}
+	if f.draft6 {
+		h[fieldPolicy] = r.lists.policy6[:1:1]
+		h[field6Limit] = binding.quota[:1:1]
+		h[field6Remaining] = v.remaining[:]
+		setTime(h, field6Reset, v.reset[:])
+	}
+	if f.epoch || f.delta {
+		h[fieldXLimit] = binding.quota[:1:1]
+		h[fieldXRemaining] = v.remaining[:]
+	}
+	if f.epoch {
+		setTime(h, fieldXReset, v.epoch[:])
+	}
+	if f.delta {
+		setTime(h, fieldXReset, v.reset[:])
+	}
+}
+
+// setTime sets a field that a limit without a time does not have; an outer
+// middleware may have set it for another limit.
+func setTime(h http.Header, name string, value []string) {
+	if value[0] == "" {
+		delete(h, name)
+		return
+	}
+	h[name] = value
+}
+
+// write makes all values out of one text.
+func (f Fields) write(r *report, v *values) {
+	var room [192]byte
+	buf := room[:0]
+	if f.draft11 {
+		buf = r.appendLimits(buf)
+	}
+	limits := len(buf)
+	binding := r.shown[r.binding]
+	buf = strconv.AppendInt(buf, binding.decision.Remaining, 10)
+	remaining := len(buf)
+	t := r.until(binding)
+	if t >= 0 && f.epoch {
+		buf = strconv.AppendInt(buf, ceilSeconds(r.now+t), 10)
+	}
+	epoch := len(buf)
+	if t >= 0 && (f.delta || f.draft6) {
+		buf = strconv.AppendInt(buf, max(1, ceilSeconds(t)), 10)
+	}
+	text := string(buf)
+	v.limits[0] = text[:limits]
+	v.remaining[0] = text[limits:remaining]
+	v.epoch[0] = text[remaining:epoch]
+	v.reset[0] = text[epoch:]
+}
+
+// appendLimits appends the value of RateLimit: every limit, of a denial those that
+// deny.
+func (r *report) appendLimits(buf []byte) []byte {
+	start := len(buf)
+	for _, s := range r.shown[:min(len(r.shown), maxListed)] {
+		if r.denied && s.decision.Allowed {
+			continue
+		}
+		if len(buf) > start {
+			buf = append(buf, listSeparator...)
+		}
+		buf = append(buf, s.start...)
+		buf = strconv.AppendInt(buf, s.decision.Remaining, 10)
+		if t := r.until(s); t >= 0 {
+			buf = append(buf, paramTime...)
+			buf = strconv.AppendInt(buf, max(1, ceilSeconds(t)), 10)
+		}
+	}
+	return buf
+}
+
+// until is t, of a denial no longer than its wait.
+func (r *report) until(s shown) int64 {
+	t := s.until(s.decision, r.now)
+	if r.denied {
+		return min(t, r.wait)
+	}
+	return t
+}

@@ -1,0 +1,200 @@
+package httplimit
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/drossel-io/drossel"
+	"github.com/drossel-io/drossel/identity"
+	"github.com/drossel-io/drossel/policy"
+)
+
+// Options configure a middleware. Nil means the defaults.
+type Options struct {
+	// Fields are the rate-limit fields of responses; nil means those of the policy
+	// file, and for New DefaultFields.
+	Fields *Fields
+
+	// Attributes returns attributes of a request that the code around has verified,
+	// by name. They win over what the request says. Policy reads them; the request's
+	// context usually knows them.
+	Attributes func(*http.Request) map[string]string
+
+	// Error sees the store's errors, which clients are not told; nil drops them. It
+	// is called by New's middleware; a policy's errors are seen by its Observe.
+	Error func(*http.Request, error)
+}
+
+// New returns middleware that takes one unit of lim for every request. An empty
+// key, and a nil key function, mean the address of the socket's peer.
+//
+// Of a limit with a MaxWait it holds the request until its units are there. Of a
+// limit in flight it takes a place until the handler returns.
+func New(lim *drossel.Limiter, key func(*http.Request) string) func(http.Handler) http.Handler {
+	return NewWith(lim, key, nil)
+}
+
+// NewWith is New with options.
+func NewWith(lim *drossel.Limiter, key func(*http.Request) string, opts *Options) func(http.Handler) http.Handler {
+	m := limiting{lim: lim, key: key, fields: *DefaultFields(), item: newItem(lim.Budget())}
+	if key == nil {
+		m.key = identity.ClientIP{}.Key
+	}
+	if opts != nil && opts.Fields != nil {
+		m.fields = *opts.Fields
+	}
+	if opts != nil {
+		m.failed = opts.Error
+	}
+	m.lists = newLists([]*item{m.item})
+	m.reserves = m.item.inFlight() || lim.Budget().Limit().MaxWait > 0
+	return func(next http.Handler) http.Handler {
+		h := m
+		h.next = next
+		return &h
+	}
+}
+
+// A limiting is the handler of New.
+type limiting struct {
+	lim      *drossel.Limiter
+	key      func(*http.Request) string
+	fields   Fields
+	item     *item
+	lists    *lists
+	reserves bool // the limit has a wait or is in flight
+	failed   func(*http.Request, error)
+	next     http.Handler
+}
+
+func (m *limiting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	ctx := r.Context()
+	if ctx.Value(chargedByLimit{m.lim}) != nil {
+		m.next.ServeHTTP(w, r)
+		return
+	}
+	key := m.key(r)
+	if key == "" {
+		key = identity.ClientIP{}.Key(r)
+	}
+	if m.reserves {
+		m.serveReserved(w, r, key)
+		return
+	}
+	c := &limited{Context: ctx, lim: m.lim}
+	var err error
+	c.decision, err = m.lim.Take(ctx, key)
+	switch {
+	case err != nil:
+		m.unavailable(w, r, err)
+	case !c.decision.Allowed:
+		m.deny(w, r, c)
+	default:
+		m.setFields(w.Header(), c)
+		m.next.ServeHTTP(w, r.WithContext(c))
+	}
+}
+
+// serveReserved serves a limit with a wait, or one in flight.
+func (m *limiting) serveReserved(w http.ResponseWriter, r *http.Request, key string) {
+	c := &limited{Context: r.Context(), lim: m.lim}
+	place, err := m.lim.Reserve(c.Context, key, 1)
+	if err != nil {
+		m.unavailable(w, r, err)
+		return
+	}
+	if c.decision = place.Decision; !c.decision.Allowed {
+		m.deny(w, r, c)
+		return
+	}
+	if m.item.inFlight() {
+		stop := m.keepPlace(r, place)
+		defer func() {
+			stop()
+			m.settle(r, place)
+		}()
+	}
+	if !hold(c.Context, place.Delay) {
+		m.settle(r, place)
+		writeTimeout(w, r.Method)
+		return
+	}
+	m.setFields(w.Header(), c)
+	m.next.ServeHTTP(w, r.WithContext(c))
+}
+
+// keepPlace renews a place in flight until stop is called.
+func (m *limiting) keepPlace(r *http.Request, place *drossel.Reservation) (stop func()) {
+	ctx := context.WithoutCancel(r.Context())
+	return keep(m.item.budget.Limit().Period/3, func() bool {
+		kept, err := place.Renew(ctx)
+		return kept || err != nil
+	})
+}
+
+// settle gives the unit back, even if the client is gone.
+func (m *limiting) settle(r *http.Request, place *drossel.Reservation) {
+	if err := place.Settle(context.WithoutCancel(r.Context()), 0); err != nil && m.failed != nil {
+		m.failed(r, err)
+	}
+}
+
+func (m *limiting) setFields(h http.Header, c *limited) {
+	m.fields.set(h, &report{
+		shown:  []shown{{m.item, &c.decision}},
+		lists:  m.lists,
+		denied: !c.decision.Allowed,
+		wait:   retryAfter(m.item.budget, c.decision.RetryAfter).Microseconds(),
+		now:    time.Now().UnixMicro(), // the clock of the store in this process
+	}, &c.values)
+}
+
+func (m *limiting) deny(w http.ResponseWriter, r *http.Request, c *limited) {
+	m.setFields(w.Header(), c)
+	d := denial{
+		status: http.StatusTooManyRequests,
+		code:   policy.CodeRateLimited,
+		wait:   retryAfter(m.item.budget, c.decision.RetryAfter),
+		id:     drossel.NewID(),
+		about:  &shownCheck{m.item, 1},
+		names:  []string{m.item.budget.Name()},
+	}
+	switch m.item.algorithm {
+	case drossel.Calendar:
+		d.code = policy.CodeQuotaExceeded
+	case drossel.Concurrency:
+		d.code = policy.CodeInFlight
+	}
+	d.write(w, r.Method)
+}
+
+func (m *limiting) unavailable(w http.ResponseWriter, r *http.Request, err error) {
+	if m.failed != nil {
+		m.failed(r, err)
+	}
+	d := denial{status: http.StatusServiceUnavailable, code: policy.CodeUnavailable, wait: time.Second}
+	d.write(w, r.Method)
+}
+
+// hold waits for d; false if the request ended first.
+func hold(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// writeTimeout answers a request whose time was over while it was held. Usually
+// the client is gone.
+func writeTimeout(w http.ResponseWriter, method string) {
+	d := denial{status: http.StatusServiceUnavailable, code: policy.CodeOverloaded, wait: time.Second}
+	d.write(w, method)
+}

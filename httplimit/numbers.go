@@ -1,0 +1,156 @@
+package httplimit
+
+import (
+	"math/bits"
+	"strconv"
+	"time"
+
+	"github.com/drossel-io/drossel"
+)
+
+// An item is what the fields say about a budget whatever is decided.
+type item struct {
+	budget    *drossel.Budget
+	algorithm drossel.Algorithm
+	first     bool  // windows start at the first charge
+	limit     int64 // the quota; 0 denies all
+	period    int64 // microseconds
+	capacity  int64 // the most units that may come at once
+	rest      int64 // token bucket: the debt that leaves one unit, microseconds
+
+	policy, policy6 string   // items of RateLimit-Policy
+	start           string   // of the item of RateLimit, up to the remaining units
+	quota           []string // a field of its own
+}
+
+func newItem(b *drossel.Budget) *item {
+	l := b.Limit()
+	it := &item{
+		budget:    b,
+		algorithm: l.Algorithm,
+		first:     l.Algorithm == drossel.FixedWindow && l.Anchor == drossel.AnchorFirst,
+		limit:     l.Quota,
+		period:    l.Period.Microseconds(),
+		capacity:  b.Capacity(),
+	}
+	if l.Algorithm == drossel.TokenBucket && it.limit > 0 {
+		burst := l.Burst
+		if burst == 0 {
+			burst = l.Quota
+		}
+		it.rest = l.MaxWait.Microseconds() + mulDiv(burst-1, it.period, it.limit)
+	}
+	quota, window := it.quotaAndWindow()
+	it.policy = policyItem(b.Name(), quota, window, it.inFlight())
+	it.policy6 = policyItem6(quota, window)
+	it.start = quoted(b.Name()) + paramRemaining
+	it.quota = []string{strconv.FormatInt(quota, 10)}
+	return it
+}
+
+func (it *item) inFlight() bool { return it.algorithm == drossel.Concurrency }
+
+// quotaAndWindow returns the quota and its window in seconds; a window of 0 is
+// not said. They keep the rate, and no decision leaves more units than quota.
+func (it *item) quotaAndWindow() (quota, window int64) {
+	switch {
+	case it.limit == 0:
+		return 0, 0
+	case it.inFlight():
+		return it.limit, 0
+	case it.algorithm == drossel.TokenBucket:
+		return it.capacity, ceilSeconds(mulDivUp(it.capacity, it.period, it.limit))
+	case it.algorithm == drossel.Calendar && it.period == drossel.Month.Microseconds():
+		return it.limit, 0 // 28 to 31 days
+	}
+	k := second / gcd(it.period, second) // so many periods are whole seconds
+	return it.limit * k, it.period * k / second
+}
+
+// until returns t, the time for which the client is told how much it may use,
+// before it is rounded, in microseconds; -1 if there is none.
+func (it *item) until(d *drossel.Decision, now int64) int64 {
+	if it.limit == 0 || it.inFlight() {
+		return -1
+	}
+	switch it.algorithm {
+	case drossel.TokenBucket:
+		if d.Remaining > 0 { // the next unit comes within the time of one
+			return it.refill(d.Remaining)
+		}
+		return d.ResetAfter.Microseconds() - it.rest
+	case drossel.FixedWindow, drossel.Calendar:
+		return it.windowEnd(d, now)
+	}
+	return max(it.next(d), it.refill(d.Remaining))
+}
+
+// refill is how long the limit's rate takes for so many units.
+func (it *item) refill(units int64) int64 { return mulDivUp(units, it.period, it.limit) }
+
+// windowEnd returns how long the window lasts.
+func (it *item) windowEnd(d *drossel.Decision, now int64) int64 {
+	switch {
+	case d.ResetAfter > 0:
+		return d.ResetAfter.Microseconds()
+	case it.first:
+		return it.period
+	case it.algorithm == drossel.FixedWindow:
+		return it.period - now%it.period
+	}
+	// Nothing is counted, so the decision does not know the window: a bucket that
+	// is used does.
+	b := drossel.Batch{Checks: []drossel.Check{{Budget: it.budget, Cost: 1}}}
+	if err := drossel.NewMemory(nil).TakeAt(&b, now); err != nil {
+		return -1
+	}
+	return b.Checks[0].ResetAfter.Microseconds()
+}
+
+// next returns how long until one more unit than the remaining ones fits, as far
+// as the decision says it.
+func (it *item) next(d *drossel.Decision) int64 {
+	switch {
+	case d.Remaining > 0:
+		return 0
+	case !d.Allowed && d.RetryAfter != drossel.Never:
+		return d.RetryAfter.Microseconds()
+	}
+	return min(d.ResetAfter.Microseconds(), it.period)
+}
+
+const second = int64(time.Second / time.Microsecond)
+
+// ceilSeconds rounds microseconds up to seconds.
+func ceilSeconds(us int64) int64 { return (us + second - 1) / second }
+
+// mulDiv returns a*b/c, rounded down, for a, b >= 0 and c > 0 with a quotient that
+// fits, which limits guarantee.
+func mulDiv(a, b, c int64) int64 {
+	quo, _ := mulDivRem(a, b, c)
+	return quo
+}
+
+func mulDivUp(a, b, c int64) int64 {
+	quo, rem := mulDivRem(a, b, c)
+	if rem > 0 {
+		quo++
+	}
+	return quo
+}
+
+func mulDivRem(a, b, c int64) (quo, rem int64) {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	if hi == 0 {
+		return int64(lo / uint64(c)), int64(lo % uint64(c))
+	}
+	q, r := bits.Div64(hi%uint64(c), lo, uint64(c))
+	return int64(q), int64(r)
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}

@@ -1,0 +1,141 @@
+package httplimit
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/drossel-io/drossel"
+	"github.com/drossel-io/drossel/identity"
+	"github.com/drossel-io/drossel/policy"
+)
+
+// Policy returns middleware that decides every request by lim. A CORS preflight is
+// passed on without a decision: it carries no credentials and does no work.
+func Policy(lim *policy.Limiter, opts *Options) func(http.Handler) http.Handler {
+	m := deciding{lim: lim}
+	if opts != nil {
+		m.attributes = opts.Attributes
+		m.renderer = NewRenderer(lim.Policy(), opts.Fields)
+	} else {
+		m.renderer = NewRenderer(lim.Policy(), nil)
+	}
+	return func(next http.Handler) http.Handler {
+		h := m
+		h.next = next
+		return &h
+	}
+}
+
+// A deciding is the handler of Policy.
+type deciding struct {
+	lim        *policy.Limiter
+	renderer   *Renderer
+	attributes func(*http.Request) map[string]string
+	next       http.Handler
+}
+
+func (m *deciding) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	ctx := r.Context()
+	if ctx.Value(chargedByPolicy{m.lim}) != nil || Preflight(r) {
+		m.next.ServeHTTP(w, r)
+		return
+	}
+	c := &decided{Context: ctx, lim: m.lim, request: identity.FromHTTP(r)}
+	if m.attributes != nil {
+		c.request.Given = m.attributes(r)
+	}
+	c.decision = m.lim.Decide(ctx, &c.request)
+	switch d := c.decision; {
+	case !d.Allowed:
+		m.renderer.Deny(w, r.Method, d)
+		d.Done(ctx, policy.Outcome{Status: d.Status})
+	case !hold(ctx, d.Delay):
+		d.Done(context.WithoutCancel(ctx), policy.Outcome{Err: ctx.Err()})
+		writeTimeout(w, r.Method)
+	default:
+		m.renderer.set(m.renderer.fields, w.Header(), d, &c.values)
+		m.serve(w, r.WithContext(c), d)
+	}
+}
+
+// serve serves an allowed request and settles its decision.
+func (m *deciding) serve(w http.ResponseWriter, r *http.Request, d *policy.Decision) {
+	ctx := context.WithoutCancel(r.Context()) // a charge is settled even if the client is gone
+	if !needsOutcome(d) {
+		defer d.Done(ctx, policy.Outcome{})
+		m.next.ServeHTTP(w, r)
+		return
+	}
+	rec := &recorder{ResponseWriter: w}
+	returned := false
+	stop := KeepPlace(ctx, d)
+	defer func() { // a panic goes on
+		stop()
+		d.Done(ctx, rec.outcome(returned))
+	}()
+	m.next.ServeHTTP(rec, r)
+	returned = true
+}
+
+// needsOutcome reports whether a limit of d wants to know how the request ended,
+// or when.
+func needsOutcome(d *policy.Decision) bool {
+	for _, l := range d.Limits {
+		if l.ChargeOn != nil || l.Budget.Limit().Algorithm == drossel.Concurrency {
+			return true
+		}
+	}
+	return false
+}
+
+// KeepPlace renews the place in flight of a request that is running, if it has
+// one, until stop is called; stop waits for a renewal that is under way. A place
+// that is lost stays lost: the request goes on, as it has been answered.
+func KeepPlace(ctx context.Context, d *policy.Decision) (stop func()) {
+	every, held := d.InFlight()
+	if !held {
+		return func() {}
+	}
+	return keep(every, func() bool {
+		kept, err := d.Renew(ctx)
+		return kept || err != nil
+	})
+}
+
+// keep calls renew every so often until it returns false or stop is called, which
+// waits for it.
+func keep(every time.Duration, renew func() bool) (stop func()) {
+	ended := make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() {
+		ticker := time.NewTicker(every)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ended:
+				return
+			case <-ticker.C:
+				if !renew() {
+					return
+				}
+			}
+		}
+	})
+	return func() {
+		close(ended)
+		running.Wait()
+	}
+}
+
+// Preflight reports whether r is a CORS preflight. Other OPTIONS requests are
+// ordinary ones.
+func Preflight(r *http.Request) bool {
+	return r.Method == http.MethodOptions &&
+		len(r.Header["Origin"]) > 0 && len(r.Header["Access-Control-Request-Method"]) > 0
+}
+
+// errPanicked is the outcome of a handler that wrote nothing and panicked.
+var errPanicked = errors.New("httplimit: the handler panicked")

@@ -1,0 +1,182 @@
+package httplimit
+
+import (
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/drossel-io/drossel"
+	"github.com/drossel-io/drossel/policy"
+)
+
+// A Renderer writes the decisions of one policy into responses: for servers that
+// call policy.Limiter.Decide themselves. It is safe for concurrent use.
+type Renderer struct {
+	fields Fields
+	plans  map[*policy.Route]*plan // nil is the route of a request that none matches
+	others sync.Map                // *drossel.Budget → *item, for decisions that no plan foresaw
+}
+
+// A plan is what the fields of a route's decisions have in common as long as every
+// limit applies at its usual rate.
+type plan struct {
+	items []*item // of the limits that may be shown
+	lists *lists
+}
+
+// NewRenderer returns the renderer of p's decisions. Nil fields are those of the
+// policy file.
+func NewRenderer(p *policy.Policy, fields *Fields) *Renderer {
+	r := &Renderer{plans: make(map[*policy.Route]*plan)}
+	switch {
+	case fields != nil:
+		r.fields = *fields
+	default:
+		r.fields = fieldsOf(p)
+	}
+	for _, route := range p.Routes {
+		r.plans[route] = r.plan(route)
+	}
+	if p.Unmatched != nil {
+		r.plans[p.Unmatched] = r.plan(p.Unmatched)
+		r.plans[nil] = r.plans[p.Unmatched]
+	}
+	return r
+}
+
+// fieldsOf returns the fields that a policy names, which has been checked.
+func fieldsOf(p *policy.Policy) Fields {
+	if len(p.Response.Profiles) == 0 {
+		return *DefaultFields()
+	}
+	f, err := NewFields(p.Response.Profiles...)
+	if err != nil {
+		return *DefaultFields()
+	}
+	return *f
+}
+
+func (r *Renderer) plan(route *policy.Route) *plan {
+	p := &plan{}
+	for _, c := range route.Checks {
+		if c.Limit.Shown() {
+			p.items = append(p.items, r.item(c.Limit.Budget))
+		}
+	}
+	p.lists = newLists(p.items)
+	return p
+}
+
+func (r *Renderer) item(b *drossel.Budget) *item {
+	if it, ok := r.others.Load(b); ok {
+		return it.(*item) //nolint:errcheck,forcetypeassert // nothing else is stored
+	}
+	it, _ := r.others.LoadOrStore(b, newItem(b))
+	return it.(*item) //nolint:errcheck,forcetypeassert // nothing else is stored
+}
+
+// SetFields sets the rate-limit fields of d in h, over what is there.
+func (r *Renderer) SetFields(h http.Header, d *policy.Decision) {
+	r.set(r.fields, h, d, new(values))
+}
+
+// AddFields sets those rate-limit fields of d of whose family h has none: for the
+// response of an upstream that may limit by itself.
+func (r *Renderer) AddFields(h http.Header, d *policy.Decision) {
+	r.set(r.fields.absent(h), h, d, new(values))
+}
+
+// Deny answers a request of that method that d denies: status, fields and body.
+func (r *Renderer) Deny(w http.ResponseWriter, method string, d *policy.Decision) {
+	r.SetFields(w.Header(), d)
+	deny := denial{status: d.Status, code: d.Code, wait: waitOf(d), id: d.Batch.ID}
+	worst := time.Duration(-1)
+	for i := range d.Batch.Checks {
+		c := &d.Batch.Checks[i]
+		if c.Allowed || !d.Limits[i].Shown() || d.Batch.By >= drossel.ByOpen {
+			continue
+		}
+		deny.names = append(deny.names, c.Budget.Name())
+		if c.RetryAfter > worst {
+			worst = c.RetryAfter
+			deny.about = &shownCheck{r.item(c.Budget), c.Cost + c.Reserve}
+		}
+	}
+	deny.write(w, method)
+}
+
+// waitOf returns how long the client of a denial is told to wait. A place in
+// flight may be free at any time: it is a second.
+func waitOf(d *policy.Decision) time.Duration {
+	wait, denied := time.Duration(0), false
+	for i := range d.Batch.Checks {
+		c := &d.Batch.Checks[i]
+		if c.Allowed || c.Shadow {
+			continue
+		}
+		denied = true
+		wait = max(wait, retryAfter(c.Budget, c.RetryAfter))
+	}
+	if !denied { // no limit was asked
+		return d.RetryAfter
+	}
+	return wait
+}
+
+func retryAfter(b *drossel.Budget, wait time.Duration) time.Duration {
+	if b.Limit().Algorithm == drossel.Concurrency && wait != drossel.Never {
+		return time.Second
+	}
+	return wait
+}
+
+// set writes the fields of d into h by way of v.
+func (r *Renderer) set(f Fields, h http.Header, d *policy.Decision, v *values) {
+	if f == (Fields{}) || len(d.Batch.Checks) == 0 || d.Batch.By >= drossel.ByOpen {
+		return
+	}
+	binding := d.Binding() // of a request that costs nothing none binds: the first stands for it
+	if binding < 0 && !d.Allowed {
+		return // those that deny may not be shown
+	}
+	var room [4]shown
+	rep := report{shown: room[:0], now: d.Batch.Now}
+	if rep.denied = !d.Allowed; rep.denied {
+		rep.wait = waitOf(d).Microseconds()
+	}
+	p := r.plans[d.Route]
+	for i := range d.Batch.Checks {
+		c := &d.Batch.Checks[i]
+		if !d.Limits[i].Shown() {
+			continue
+		}
+		if i == binding {
+			rep.binding = len(rep.shown)
+		}
+		rep.shown = append(rep.shown, shown{r.itemAt(p, len(rep.shown), c.Budget), &c.Decision})
+	}
+	rep.lists = p.listsOf(rep.shown)
+	f.set(h, &rep, v)
+}
+
+// itemAt returns the item of b, which usually is the i-th of the plan.
+func (r *Renderer) itemAt(p *plan, i int, b *drossel.Budget) *item {
+	if p != nil && i < len(p.items) && p.items[i].budget == b {
+		return p.items[i]
+	}
+	return r.item(b)
+}
+
+// listsOf returns the lists of the limits of a decision: those of the plan unless
+// a limit did not apply, or applied at another rate.
+func (p *plan) listsOf(all []shown) *lists {
+	if p != nil && slices.EqualFunc(p.items, all, func(it *item, s shown) bool { return it == s.item }) {
+		return p.lists
+	}
+	items := make([]*item, len(all))
+	for i, s := range all {
+		items[i] = s.item
+	}
+	return newLists(items)
+}
