@@ -1,0 +1,295 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drossel-io/drossel/internal/simulate"
+	"github.com/drossel-io/drossel/policy"
+)
+
+func (p *program) checkCommand() *cobra.Command {
+	var o struct{ quiet, strict, asJSON bool }
+	cmd := &cobra.Command{
+		Use:     "check [policy.yaml]",
+		Short:   "find mistakes in a policy file and show what it says",
+		Example: "  drossel check policy.yaml\n  drossel check --quiet --strict policy.yaml   # in CI",
+		Long: `Check reads a policy file, prints its limits and routes as they were understood, and everything that
+is wrong with it, sorted by place. It exits with 1 if there is an error; with --strict, if there is a
+warning too.`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			path, err := onlyPolicy("check", args)
+			if err != nil {
+				return err
+			}
+			parsed, problems, err := p.readPolicy(path)
+			if err != nil {
+				return err
+			}
+			switch {
+			case o.asJSON:
+				err = p.printJSON(newCheckReport(path, parsed, problems))
+			case o.quiet:
+				p.printProblems(problems)
+			default:
+				p.printCheck(parsed, problems)
+			}
+			if err == nil && (problems.Errors() > 0 || o.strict && len(problems) > 0) {
+				err = errReported
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVarP(&o.quiet, "quiet", "q", false, "print problems only")
+	cmd.Flags().BoolVar(&o.strict, "strict", false, "exit with 1 on warnings too")
+	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func (p *program) printCheck(parsed *policy.Policy, problems policy.Problems) {
+	if parsed != nil {
+		p.printPolicy(parsed)
+	}
+	p.printProblems(problems)
+	errs := problems.Errors()
+	p.printf("%s, %s\n", plural(errs, "error"), plural(len(problems)-errs, "warning"))
+}
+
+func (p *program) printPolicy(parsed *policy.Policy) {
+	p.printf("%s  %s, %s, %s, store %s\n\n", parsed.Name, plural(len(parsed.Routes), "route"),
+		plural(len(parsed.Classes), "class"), plural(len(parsed.Limits), "limit"), parsed.Store)
+	if len(parsed.Limits) > 0 {
+		t := newTable("LIMIT", "RATE", ">AT ONCE", ">FULL AGAIN", "BY", "USED BY")
+		for _, l := range parsed.Limits {
+			t.add(l.Name, l.Budget.Limit().String(), number(l.AtOnce()), fullAgain(l), orDash(l.By), usedBy(l))
+		}
+		t.print(p.stdout, "")
+		p.printf("\n")
+	}
+	t := newTable("ROUTE", "CLASS", "LIMITS, IN ORDER", "STORE DOWN", ">STEPS")
+	for _, r := range parsed.Routes {
+		t.add(routeRow(r)...)
+	}
+	if open(parsed) {
+		t.add(routeRow(parsed.Unmatched)...)
+	}
+	t.print(p.stdout, "")
+	p.printf("\n")
+}
+
+// printProblems prints what check is asked for, so it goes to stdout.
+func (p *program) printProblems(problems policy.Problems) {
+	for _, problem := range problems {
+		kind := "error"
+		if problem.Warning {
+			kind = "warning"
+		}
+		if problem.Code != "" {
+			problem.Text += "  [" + problem.Code + "]"
+		}
+		p.printf("%s%s: %s\n", place(problem), kind, problem.Text)
+		if problem.Hint != "" {
+			p.printf("  hint: %s\n", problem.Hint)
+		}
+	}
+}
+
+func place(p policy.Problem) string {
+	if p.Line == 0 {
+		return p.File + ": "
+	}
+	return fmt.Sprintf("%s:%d:%d: ", p.File, p.Line, p.Column)
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func fullAgain(l *policy.Limit) string {
+	if l.FullAgain() == 0 {
+		return "-"
+	}
+	return span(l.FullAgain())
+}
+
+// usedBy says where a limit applies, and what is special about its denials.
+func usedBy(l *policy.Limit) string {
+	text := strings.Join(l.UsedBy, ", ")
+	if text == "" {
+		text = "nothing"
+	}
+	var remarks []string
+	if l.Shadow {
+		remarks = append(remarks, "shadow: never denies")
+	}
+	if l.Status != 429 && l.Status != 0 {
+		remarks = append(remarks, strconv.Itoa(l.Status))
+	}
+	if l.Keyless {
+		remarks = append(remarks, "not shown to clients")
+	}
+	if l.OnMissing != policy.MissingIP {
+		remarks = append(remarks, "without a key: "+l.OnMissing.String())
+	}
+	if len(l.ChargeOn) > 0 {
+		statuses := make([]string, len(l.ChargeOn))
+		for i, s := range l.ChargeOn {
+			statuses[i] = strconv.Itoa(s)
+		}
+		remarks = append(remarks, "charged on "+strings.Join(statuses, ", "))
+	}
+	if len(remarks) > 0 {
+		text += " (" + strings.Join(remarks, "; ") + ")"
+	}
+	return text
+}
+
+// open reports whether a request may match no route.
+func open(parsed *policy.Policy) bool {
+	all := func(r *policy.Route) bool { return r.Pattern == "/" }
+	return parsed.Unmatched != nil && !slices.ContainsFunc(parsed.Routes, all)
+}
+
+func routeRow(r *policy.Route) []string {
+	pattern := r.Pattern
+	if pattern == "" {
+		pattern = "anything else"
+	}
+	down := r.OnFailure.String()
+	if r.Steps() == 0 {
+		down = "-"
+	}
+	return []string{pattern, orDash(r.Class), routeLimits(r), down, strconv.Itoa(r.Steps())}
+}
+
+// routeLimits lists a route's limits in the order in which they are decided.
+func routeLimits(r *policy.Route) string {
+	switch {
+	case r.Unlimited:
+		return "unlimited"
+	case r.Deny:
+		return "deny"
+	case len(r.Checks) == 0:
+		return "none"
+	}
+	names := make([]string, len(r.Checks))
+	for i, c := range r.Checks {
+		names[i] = c.Limit.Name
+		if c.Cost != 1 {
+			names[i] += "(" + number(c.Cost) + ")"
+		}
+		if c.Limit.Shadow {
+			names[i] += "[shadow]"
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+// A checkReport is the answer of check to programs.
+type checkReport struct {
+	Policy      string          `json:"policy"`
+	Fingerprint string          `json:"fingerprint,omitempty"`
+	Store       string          `json:"store,omitempty"`
+	Errors      int             `json:"errors"`
+	Warnings    int             `json:"warnings"`
+	Problems    []problemReport `json:"problems"`
+	Limits      []limitReport   `json:"limits"`
+	Routes      []routeReport   `json:"routes"`
+}
+
+// A problemReport is a policy.Problem; the fields are the same.
+type problemReport struct {
+	File    string `json:"file"`
+	Line    int    `json:"line"`
+	Column  int    `json:"column"`
+	Text    string `json:"text"`
+	Hint    string `json:"hint,omitempty"`
+	Code    string `json:"code,omitempty"`
+	Warning bool   `json:"warning"`
+}
+
+type limitReport struct {
+	Name      string           `json:"name"`
+	Rate      string           `json:"rate"`
+	Algorithm string           `json:"algorithm"`
+	AtOnce    int64            `json:"at_once"`
+	FullAgain simulate.Seconds `json:"full_again_seconds"`
+	By        string           `json:"by,omitempty"`
+	OnMissing string           `json:"on_missing"`
+	Shadow    bool             `json:"shadow,omitempty"`
+	Status    int              `json:"status"`
+	ChargeOn  []int            `json:"charge_on,omitempty"`
+	UsedBy    []string         `json:"used_by"`
+	Line      int              `json:"line"`
+}
+
+type routeReport struct {
+	Pattern   string             `json:"pattern"` // "" stands for what no route matches
+	Class     string             `json:"class,omitempty"`
+	Unlimited bool               `json:"unlimited,omitempty"`
+	Deny      bool               `json:"deny,omitempty"`
+	Checks    []routeCheckReport `json:"limits"`
+	StoreDown string             `json:"store_down"`
+	Steps     int                `json:"steps"`
+	Line      int                `json:"line,omitempty"`
+}
+
+type routeCheckReport struct {
+	Limit  string `json:"limit"`
+	Cost   int64  `json:"cost"`
+	From   string `json:"from"`
+	Shadow bool   `json:"shadow,omitempty"`
+}
+
+func newCheckReport(path string, parsed *policy.Policy, problems policy.Problems) checkReport {
+	report := checkReport{
+		Policy: path, Errors: problems.Errors(), Warnings: len(problems) - problems.Errors(),
+		Problems: []problemReport{}, Limits: []limitReport{}, Routes: []routeReport{},
+	}
+	for _, x := range problems {
+		report.Problems = append(report.Problems, problemReport(x))
+	}
+	if parsed == nil {
+		return report
+	}
+	report.Policy, report.Fingerprint, report.Store = parsed.Name, parsed.Fingerprint, parsed.Store
+	for _, l := range parsed.Limits {
+		report.Limits = append(report.Limits, newLimitReport(l))
+	}
+	for _, r := range parsed.Routes {
+		report.Routes = append(report.Routes, newRouteReport(r))
+	}
+	if open(parsed) {
+		report.Routes = append(report.Routes, newRouteReport(parsed.Unmatched))
+	}
+	return report
+}
+
+func newLimitReport(l *policy.Limit) limitReport {
+	rate := l.Budget.Limit()
+	return limitReport{
+		Name: l.Name, Rate: rate.String(), Algorithm: rate.Algorithm.String(), AtOnce: l.AtOnce(),
+		FullAgain: simulate.Seconds(l.FullAgain()), By: l.By, OnMissing: l.OnMissing.String(), Shadow: l.Shadow,
+		Status: l.Status, ChargeOn: l.ChargeOn, UsedBy: append([]string{}, l.UsedBy...), Line: l.Line,
+	}
+}
+
+func newRouteReport(r *policy.Route) routeReport {
+	report := routeReport{
+		Pattern: r.Pattern, Class: r.Class, Unlimited: r.Unlimited, Deny: r.Deny, Checks: []routeCheckReport{},
+		StoreDown: r.OnFailure.String(), Steps: r.Steps(), Line: r.Line,
+	}
+	for _, c := range r.Checks {
+		report.Checks = append(report.Checks, routeCheckReport{
+			Limit: c.Limit.Name, Cost: c.Cost, From: c.From, Shadow: c.Limit.Shadow,
+		})
+	}
+	return report
+}

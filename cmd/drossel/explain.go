@@ -1,0 +1,277 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drossel-io/drossel"
+	"github.com/drossel-io/drossel/identity"
+	"github.com/drossel-io/drossel/internal/simulate"
+	"github.com/drossel-io/drossel/policy"
+)
+
+type explainOptions struct {
+	ip, host string
+	headers  []string
+	asJSON   bool
+}
+
+func (p *program) explainCommand() *cobra.Command {
+	var o explainOptions
+	cmd := &cobra.Command{
+		Use:   "explain [policy.yaml] \"METHOD /path\"",
+		Short: "show what a policy makes of one request",
+		Example: `  drossel explain policy.yaml "GET /api/search?q=thrush" --ip 203.0.113.7
+  drossel explain policy.yaml "POST /api/orders" --ip 10.0.0.2 --header x-forwarded-for=203.0.113.7`,
+		Long: `Explain shows which route a request matches, who it is counted as and why, and what each limit says
+about it. Nothing is charged. --ip is the peer of the connection; where that is a trusted proxy of
+the policy, the client comes from the header that the policy names.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, rest := splitPolicy(args)
+			if len(args) > 1 && args[0] == "-" {
+				path, rest = args[0], args[1:]
+			}
+			req, err := explainRequest(rest, o)
+			if err != nil {
+				return err
+			}
+			return p.explain(cmd.Context(), path, req, o)
+		},
+	}
+	cmd.Flags().StringVar(&o.ip, "ip", "127.0.0.1", "address of the peer")
+	cmd.Flags().StringVar(&o.host, "host", "", "host of the request")
+	cmd.Flags().StringArrayVar(&o.headers, "header", nil, "a header field, name=value; may be repeated")
+	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// explainRequest reads "GET /path?query", as one argument or two. The target may be a whole URL.
+func explainRequest(args []string, o explainOptions) (*identity.Request, error) {
+	const hint = `write it as in drossel explain policy.yaml "GET /api/search"`
+	method, target, ok := strings.Cut(strings.Join(args, " "), " ")
+	if !ok || strings.Contains(target, " ") {
+		return nil, usageErrorf(hint, "explain wants one request, a method and a path")
+	}
+	req := &identity.Request{Method: method, Host: o.host, Peer: o.ip}
+	if _, rest, absolute := strings.Cut(target, "://"); absolute && target[0] != '/' {
+		slash := strings.IndexAny(rest+"/", "/?")
+		if req.Host == "" {
+			req.Host = rest[:slash]
+		}
+		target = rest[slash:]
+		if !strings.HasPrefix(target, "/") {
+			target = "/" + target
+		}
+	}
+	if !strings.HasPrefix(target, "/") && target != "*" {
+		return nil, usageErrorf(hint, "the path %q does not start with /", target)
+	}
+	req.Path, req.Query, _ = strings.Cut(target, "?")
+	header := http.Header{}
+	for _, field := range o.headers {
+		name, value, ok := strings.Cut(field, "=")
+		if !ok {
+			return nil, usageErrorf("such as --header x-api-key=k1", "the header %q has no =", field)
+		}
+		header.Add(name, value)
+	}
+	req.Fields = header
+	return req, nil
+}
+
+func (p *program) explain(ctx context.Context, path string, req *identity.Request, o explainOptions) error {
+	parsed, _, err := p.goodPolicy(path)
+	if err != nil {
+		return err
+	}
+	limiter, err := policy.New(parsed, nil)
+	if err != nil {
+		return err
+	}
+	x := limiter.Explain(ctx, req)
+	if o.asJSON {
+		return p.printJSON(newExplainReport(x))
+	}
+	p.printExplanation(parsed, x)
+	return nil
+}
+
+func (p *program) printExplanation(parsed *policy.Policy, x *policy.Explanation) {
+	d := x.Decision
+	p.printf("%s %s%s from %s\n\n", x.Method, x.Host, x.Path, d.Client.Key)
+	p.printRoute(parsed, x)
+	p.printIdentity(x)
+	p.printChecks(x)
+	p.printf("would %s     nothing was charged by asking\n", outcome(d))
+	p.printf("state: unknown (no live server); shown as if unused\n")
+}
+
+func (p *program) printRoute(parsed *policy.Policy, x *policy.Explanation) {
+	t := newTable("", "", "", "")
+	r := x.Decision.Route
+	if r == nil || r.Pattern == "" {
+		t.add("route", "none matches")
+	} else {
+		t.add("route", r.Pattern, fmt.Sprintf("%s:%d", parsed.Name, r.Line), lessSpecific(x.Less))
+	}
+	down := ""
+	if r != nil && r.Steps() > 0 {
+		down = "store down: " + r.OnFailure.String()
+	}
+	t.add("class", orDash(x.Decision.Class), down)
+	t.print(p.stdout, "")
+	p.printf("\n")
+}
+
+func lessSpecific(routes []*policy.Route) string {
+	if len(routes) == 0 {
+		return ""
+	}
+	patterns := make([]string, len(routes))
+	for i, r := range routes {
+		patterns[i] = r.Pattern
+	}
+	return "(also matched, less specific: " + strings.Join(patterns, ", ") + ")"
+}
+
+func (p *program) printIdentity(x *policy.Explanation) {
+	p.printf("identity\n")
+	t := newTable("", "", "")
+	for _, a := range x.Identity {
+		value := a.Value
+		if a.Missing {
+			value = "missing"
+		}
+		t.add(a.Name, value, a.From)
+	}
+	t.print(p.stdout, "  ")
+	p.printf("\n")
+}
+
+func (p *program) printChecks(x *policy.Explanation) {
+	d := x.Decision
+	if len(x.Checks) == 0 {
+		p.printf("no limit applies\n\n")
+		return
+	}
+	p.printf("step 1   on arrival, all or nothing\n")
+	t := newTable("", "", ">", ">", "")
+	for _, c := range x.Checks {
+		if c.Index < 0 {
+			t.add(c.Limit.Name, c.Key, "", "", "does not apply: "+c.Skipped)
+			continue
+		}
+		check := &d.Batch.Checks[c.Index]
+		t.add(c.Limit.Name, c.Key, number(c.Cost)+" of "+number(c.Limit.AtOnce()), number(left(check))+" left", verdict(check))
+	}
+	t.print(p.stdout, "  ")
+	p.printf("\n")
+}
+
+// left is what would remain if the request came for real. A peek has not charged it.
+func left(c *drossel.Check) int64 {
+	if !c.Allowed {
+		return c.Remaining
+	}
+	return max(0, c.Remaining-c.Cost)
+}
+
+func verdict(c *drossel.Check) string {
+	text := "fits"
+	switch {
+	case !c.Allowed && c.RetryAfter == drossel.Never:
+		text = "DENIED, no wait will help"
+	case !c.Allowed:
+		text = "DENIED   next in " + span(c.RetryAfter)
+	case c.Delay > 0:
+		text = "fits, held for " + span(c.Delay)
+	}
+	if c.Shadow {
+		text += " (shadow: has no vote)"
+	}
+	return text
+}
+
+// outcome says what a client would see.
+func outcome(d *policy.Decision) string {
+	if d.Allowed {
+		return "pass"
+	}
+	text := fmt.Sprintf("answer %d", d.Status)
+	if d.RetryAfter > 0 && d.RetryAfter != drossel.Never {
+		text += fmt.Sprintf("  Retry-After: %d", int64((d.RetryAfter+time.Second-1)/time.Second))
+	}
+	return text + "  code " + d.Code
+}
+
+// An explainReport is the answer of explain to programs.
+type explainReport struct {
+	Method       string            `json:"method"`
+	Host         string            `json:"host,omitempty"`
+	Path         string            `json:"path"`
+	Client       string            `json:"client"`
+	Route        string            `json:"route,omitempty"`
+	LessSpecific []string          `json:"less_specific"`
+	Class        string            `json:"class,omitempty"`
+	Identity     []attributeReport `json:"identity"`
+	Limits       []explainedReport `json:"limits"`
+	Allowed      bool              `json:"allowed"`
+	Status       int               `json:"status,omitempty"`
+	Code         string            `json:"code,omitempty"`
+	RetryAfter   simulate.Seconds  `json:"retry_after"`
+	State        string            `json:"state"`
+}
+
+// An attributeReport is a policy.Explained; the fields are the same.
+type attributeReport struct {
+	Name     string `json:"name"`
+	Value    string `json:"value"`
+	Missing  bool   `json:"missing"`
+	Verified bool   `json:"verified"`
+	From     string `json:"from"`
+}
+
+type explainedReport struct {
+	Limit      string           `json:"limit"`
+	Key        string           `json:"key"`
+	Cost       int64            `json:"cost"`
+	Applies    bool             `json:"applies"`
+	Why        string           `json:"why,omitempty"` // it does not apply
+	Shadow     bool             `json:"shadow,omitempty"`
+	Allowed    bool             `json:"allowed"`
+	Remaining  int64            `json:"remaining"`
+	RetryAfter simulate.Seconds `json:"retry_after"`
+}
+
+func newExplainReport(x *policy.Explanation) explainReport {
+	d := x.Decision
+	report := explainReport{
+		Method: x.Method, Host: x.Host, Path: x.Path, Client: d.Client.Key, Class: d.Class,
+		LessSpecific: []string{}, Identity: []attributeReport{}, Limits: []explainedReport{},
+		Allowed: d.Allowed, Status: d.Status, Code: d.Code, RetryAfter: simulate.Seconds(d.RetryAfter),
+		State: "unused",
+	}
+	if d.Route != nil {
+		report.Route = d.Route.Pattern
+	}
+	for _, r := range x.Less {
+		report.LessSpecific = append(report.LessSpecific, r.Pattern)
+	}
+	for _, a := range x.Identity {
+		report.Identity = append(report.Identity, attributeReport(a))
+	}
+	for _, c := range x.Checks {
+		r := explainedReport{Limit: c.Limit.Name, Key: c.Key, Cost: c.Cost, Applies: c.Index >= 0, Why: c.Skipped, Shadow: c.Limit.Shadow}
+		if r.Applies {
+			check := &d.Batch.Checks[c.Index]
+			r.Allowed, r.Remaining, r.RetryAfter = check.Allowed, left(check), simulate.Seconds(check.RetryAfter)
+		}
+		report.Limits = append(report.Limits, r)
+	}
+	return report
+}

@@ -1,0 +1,24 @@
+// Command drossel puts rate limits in front of an HTTP API and answers questions about them.
+//
+//	drossel demo
+//	drossel serve policy.yaml
+//	drossel check policy.yaml
+//	drossel explain policy.yaml "GET /api/search" --ip 203.0.113.7
+//	drossel simulate policy.yaml access.log
+//
+// docs/cli.md describes the commands.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+	_ "time/tzdata" // calendar limits name time zones, and not every image has them
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}

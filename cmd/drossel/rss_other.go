@@ -1,0 +1,6 @@
+//go:build !unix
+
+package main
+
+// maxRSS is not known here.
+func maxRSS() string { return "unknown" }

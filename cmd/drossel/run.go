@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/drossel-io/drossel/policy"
+)
+
+// The exit codes.
+const (
+	exitDone   = 0
+	exitFailed = 1 // or check found problems
+	exitUsage  = 2 // wrong command line
+)
+
+// A program is one run: where it reads and writes.
+type program struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+}
+
+// run is the program. Data goes to stdout, all else to stderr; the result is the exit code. It ends
+// early, and in order, when ctx is done.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	p := &program{stdin: stdin, stdout: stdout, stderr: stderr}
+	root := p.root()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	return p.code(root.ExecuteContext(ctx))
+}
+
+// errReported ends a command that has already said what is wrong.
+var errReported = errors.New("reported")
+
+// A failure is an error with a way out.
+type failure struct {
+	text, hint string
+	usage      bool // the command line is wrong
+}
+
+func (f *failure) Error() string { return f.text }
+
+func usageErrorf(hint, format string, args ...any) error {
+	return &failure{text: fmt.Sprintf(format, args...), hint: hint, usage: true}
+}
+
+// code prints err as all errors of the program are printed and returns the exit code.
+func (p *program) code(err error) int {
+	if err == nil {
+		return exitDone
+	}
+	if errors.Is(err, errReported) {
+		return exitFailed
+	}
+	if problems, ok := errors.AsType[policy.Problems](err); ok {
+		for _, problem := range problems {
+			fmt.Fprintln(p.stderr, "drossel:", problem)
+		}
+		return exitFailed
+	}
+	fmt.Fprintln(p.stderr, "drossel:", err)
+	f, ok := errors.AsType[*failure](err)
+	if !ok {
+		return exitFailed
+	}
+	if f.hint != "" {
+		fmt.Fprintln(p.stderr, "hint:", f.hint)
+	}
+	if f.usage {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// The texts of help start with an example; cobra's start with a description.
+const (
+	helpTemplate = `{{with .Example}}{{.}}
+
+{{end}}{{with or .Long .Short}}{{. | trimTrailingWhitespaces}}
+
+{{end}}{{.UsageString}}`
+	usageTemplate = `Usage: {{if .HasAvailableSubCommands}}{{.CommandPath}} <command>{{else}}{{.UseLine}}{{end}}
+{{- if .HasAvailableSubCommands}}
+
+Commands:
+{{- range .Commands}}{{if .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}
+{{- end}}
+{{- if .HasAvailableLocalFlags}}
+
+Flags:
+{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}
+{{- end}}
+`
+)
+
+func (p *program) root() *cobra.Command {
+	root := &cobra.Command{
+		Use: "drossel",
+		Example: `  drossel demo
+  drossel serve policy.yaml
+  drossel simulate policy.yaml access.log`,
+		Long: `Drossel puts rate limits in front of an HTTP API. One policy file says what is limited; serve runs
+it, check looks for mistakes in it, explain shows what it makes of one request, and simulate what it
+would have made of an access log.
+
+Commands take the policy file first: a first argument that ends in .yaml or .yml, else drossel.yaml
+in this folder. Data is printed on the standard output, all else on the standard error. The exit code
+is 0 if all went well, 1 if something failed or check found problems, 2 if the command line is wrong.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			hint := "see drossel --help"
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				hint = "did you mean drossel " + near[0] + "?"
+			}
+			return usageErrorf(hint, "unknown command %q", args[0])
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cmd.SetOut(p.stderr)
+			if err := cmd.Help(); err != nil {
+				return err
+			}
+			return usageErrorf("", "no command given")
+		},
+		SuggestionsMinimumDistance: 2,
+	}
+	root.SetHelpTemplate(helpTemplate)
+	root.SetUsageTemplate(usageTemplate)
+	root.SetFlagErrorFunc(flagError)
+	root.AddCommand(p.checkCommand(), p.explainCommand(), p.simulateCommand(), p.versionCommand())
+	return root
+}
+
+// flagError adds the nearest flag to the message about one that is unknown.
+func flagError(cmd *cobra.Command, err error) error {
+	hint := "see " + cmd.CommandPath() + " --help"
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		if near := nearestFlag(cmd, unknown.GetSpecifiedName()); near != "" {
+			hint = "did you mean --" + near + "?"
+		}
+	}
+	return usageErrorf(hint, "%v", err)
+}
+
+// nearestFlag lets cobra choose among flags as it chooses among commands.
+func nearestFlag(cmd *cobra.Command, name string) string {
+	flags := &cobra.Command{SuggestionsMinimumDistance: 2}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		flags.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+	})
+	if near := flags.SuggestionsFor(name); len(near) > 0 {
+		return near[0]
+	}
+	return ""
+}
+
+// noArgs refuses arguments.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return usageErrorf("see "+cmd.CommandPath()+" --help", "%s takes no argument, but got %q", cmd.Name(), strings.Join(args, " "))
+}
+
+// printJSON writes v as data for programs.
+func (p *program) printJSON(v any) error {
+	e := json.NewEncoder(p.stdout)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+func (p *program) printf(format string, args ...any) {
+	fmt.Fprintf(p.stdout, format, args...)
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drossel-io/drossel/internal/accesslog"
+	"github.com/drossel-io/drossel/internal/simulate"
+)
+
+type simulateOptions struct {
+	asJSON, verbose bool
+	top             int
+}
+
+func (p *program) simulateCommand() *cobra.Command {
+	var o simulateOptions
+	cmd := &cobra.Command{
+		Use:   "simulate [policy.yaml] access.log...",
+		Short: "run an access log through a policy, in virtual time",
+		Example: `  drossel simulate policy.yaml access.log
+  drossel simulate policy.yaml access.log.1 access.log.2.gz
+  zcat access.log.*.gz | drossel simulate policy.yaml -`,
+		Long: `Simulate decides every request of an access log (common or combined format; plain or gzip; - is the
+standard input) as a server with this policy would have decided it then, and reports who would have
+been denied. Lines may be out of order. Lines that cannot be read are counted and named.
+
+WOULD NEED is the least limit that would have let all requests of a key pass: of the key that needed
+most, and of the one that only one key in a hundred exceeds.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, logs := splitPolicy(args)
+			if len(logs) == 0 {
+				return usageErrorf("drossel simulate policy.yaml access.log", "simulate wants an access log; - is the standard input")
+			}
+			return p.simulate(cmd.Context(), path, logs, o)
+		},
+	}
+	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "tell time and memory, on the standard error")
+	cmd.Flags().IntVar(&o.top, "top", 10, "how many of the most denied keys are listed")
+	return cmd
+}
+
+func (p *program) simulate(ctx context.Context, path string, logs []string, o simulateOptions) error {
+	if o.top < 1 {
+		return usageErrorf("", "--top %d is not a number of keys", o.top)
+	}
+	parsed, _, err := p.goodPolicy(path)
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	bar := newProgressBar(p.stderr)
+	log, err := accesslog.Read(ctx, logs, &accesslog.Options{Stdin: p.stdin, Progress: bar.reading})
+	if err != nil {
+		bar.done()
+		return fileError(err, "")
+	}
+	read := time.Since(start)
+	report, err := simulate.Run(ctx, parsed, log, &simulate.Options{Top: o.top, Progress: bar.deciding})
+	bar.done()
+	if err != nil {
+		return err
+	}
+	took := time.Since(start)
+	if o.verbose {
+		fmt.Fprintf(p.stderr, "drossel: %s read in %.2f s, decided in %.2f s, max_rss %s\n",
+			plural(log.Lines(), "line"), read.Seconds(), (took - read).Seconds(), maxRSS())
+	}
+	if o.asJSON {
+		return p.printJSON(report)
+	}
+	p.printReport(report, took)
+	return nil
+}
+
+func (p *program) printReport(r *simulate.Report, took time.Duration) {
+	p.printf("%s%s, %s     read in %.1f s%s\n\n", plural(r.Requests, "request"), between(r), plural(r.Clients, "client"),
+		took.Seconds(), unreadable(r))
+	if r.Requests == 0 {
+		return
+	}
+	p.printClasses(r.Classes)
+	p.printLimits(r.Limits)
+	p.printMostDenied(r.MostDenied)
+	p.printGaps(r)
+}
+
+const (
+	dayFormat    = "2 Jan 15:04"
+	secondFormat = "2 Jan 15:04:05"
+)
+
+// between says from when to when the requests came.
+func between(r *simulate.Report) string {
+	if r.Requests == 0 {
+		return ""
+	}
+	return ", " + r.From.Format("2 Jan 2006 15:04") + " - " + r.Until.Format(dayFormat) + " UTC"
+}
+
+// unreadable names the lines that could not be read.
+func unreadable(r *simulate.Report) string {
+	if r.Unreadable == 0 {
+		return ""
+	}
+	var files []string
+	for _, f := range r.Files {
+		if f.Unreadable == 0 {
+			continue
+		}
+		lines := make([]string, len(f.Numbers))
+		for i, n := range f.Numbers {
+			lines[i] = number(n)
+		}
+		text := strings.Join(lines, ", ")
+		if more := f.Unreadable - len(f.Numbers); more > 0 {
+			text += " and " + number(more) + " more"
+		}
+		if len(r.Files) > 1 {
+			text = f.Name + ": " + text
+		}
+		files = append(files, text)
+	}
+	return "; " + plural(r.Unreadable, "line") + " unreadable (" + strings.Join(files, "; ") + ")"
+}
+
+func (p *program) printClasses(classes []simulate.Class) {
+	t := newTable("CLASS", ">REQUESTS", ">ALLOWED", ">DENIED", ">%", ">CLIENTS DENIED", ">LONGEST WAIT", ">FIRST DENIED")
+	width := 0
+	for _, c := range classes {
+		width = max(width, len(number(c.Clients)))
+	}
+	for _, c := range classes {
+		name, wait, first := c.Class, "-", "-"
+		if c.Route != "" {
+			name = c.Route
+		}
+		if c.Denied > 0 {
+			wait, first = span(time.Duration(c.LongestWait)), c.FirstDenied.Format(secondFormat)
+		}
+		t.add(name, number(c.Requests), number(c.Allowed), number(c.Denied), percent(c.Denied, c.Requests),
+			fmt.Sprintf("%s of %*s", number(c.ClientsDenied), width, number(c.Clients)), wait, first)
+	}
+	t.print(p.stdout, "")
+	p.printf("\n")
+}
+
+func (p *program) printLimits(limits []simulate.Limit) {
+	if len(limits) == 0 {
+		return
+	}
+	t := newTable("LIMIT", "RATE", ">DENIED", ">KEYS", "WOULD NEED (p99 key / worst key)", "")
+	for _, l := range limits {
+		if !l.Simulated {
+			t.add(l.Name, l.Rate, "-", "-", "not simulated")
+			continue
+		}
+		t.add(l.Name, l.Rate, number(l.Denied), number(l.KeysDenied), wouldNeed(l), remark(l))
+	}
+	t.print(p.stdout, "")
+	p.printf("\n")
+}
+
+func wouldNeed(l simulate.Limit) string {
+	if l.P99 == nil {
+		return "-"
+	}
+	return needText(l.P99) + " / " + needText(l.Worst)
+}
+
+// needText tells both ways out where there are two.
+func needText(n *simulate.Need) string {
+	if n.AtBurst == "" {
+		return n.AtRate
+	}
+	return n.AtRate + " or " + n.AtBurst
+}
+
+func remark(l simulate.Limit) string {
+	var remarks []string
+	if l.ShadowDenied > 0 {
+		remarks = append(remarks, number(l.ShadowDenied)+" denied in shadow")
+	}
+	if l.Near > 0 {
+		remarks = append(remarks, plural(l.Near, "key")+" within 10 % of the limit")
+	}
+	return strings.Join(remarks, ", ")
+}
+
+func (p *program) printMostDenied(keys []simulate.Key) {
+	if len(keys) == 0 {
+		return
+	}
+	p.printf("MOST DENIED\n")
+	t := newTable("", ">", "", "")
+	for _, k := range keys {
+		agents := plural(k.Agents, "user agent")
+		if k.Crawler {
+			agents = "a crawler? " + agents
+		}
+		t.add(strings.TrimPrefix(k.Key, "ip="), number(k.Denied)+" of "+number(k.Requests), k.Limit, agents)
+	}
+	t.print(p.stdout, "  ")
+	p.printf("\n")
+}
+
+// printGaps says what the log could not tell. It is printed always: silence would look like "allowed".
+func (p *program) printGaps(r *simulate.Report) {
+	gaps := make([]string, len(r.NotSimulated))
+	for i, g := range r.NotSimulated {
+		gaps[i] = g.Limit + " (" + g.Why + ")"
+	}
+	if len(gaps) == 0 {
+		gaps = []string{"nothing, the log has all that the limits are counted by"}
+	}
+	p.printf("Not simulated: %s\n", strings.Join(gaps, ", "))
+	for _, g := range r.CountedBy {
+		p.printf("Counted by %s: %s (%s)\n", g.By, g.Limit, g.Why)
+	}
+	for _, note := range slices.Clone(r.Notes) {
+		p.printf("Note: %s\n", note)
+	}
+}
