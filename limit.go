@@ -3,9 +3,8 @@ package drossel
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"time"
-
-	"github.com/drossel-io/drossel/internal/algo"
 )
 
 // Never is the RetryAfter of a request that no wait will help: its cost is more
@@ -174,11 +173,18 @@ func (l Limit) validateBucket() error {
 	case l.MaxWait%time.Microsecond != 0:
 		return limitErrorf("", "wait %v is not a whole number of microseconds", l.MaxWait)
 	}
-	bucket := algo.NewTokenBucket(l.Quota, l.Period.Microseconds(), l.burst(), l.MaxWait.Microseconds())
-	if full := bucket.Full(); full.Us > maxFill.Microseconds() {
+	if l.fillsTooSlowly() {
 		return limitErrorf("lower the burst or raise the rate", "burst %d at %s takes more than ten years to fill", l.burst(), l.rate())
 	}
 	return nil
+}
+
+// fillsTooSlowly reports whether an empty bucket takes longer than maxFill to fill:
+// burst*period > maxFill*quota, products that need 128 bits.
+func (l Limit) fillsTooSlowly() bool {
+	hi, lo := bits.Mul64(uint64(l.burst()), uint64(l.Period.Microseconds()))
+	mostHi, mostLo := bits.Mul64(uint64(l.Quota), uint64(maxFill.Microseconds()))
+	return hi > mostHi || hi == mostHi && lo > mostLo
 }
 
 func (l Limit) validateCalendar() error {
@@ -190,7 +196,8 @@ func (l Limit) validateCalendar() error {
 	if l.Anchor > most {
 		return limitErrorf("", "a calendar %s has no day %d", calendarUnit(l.Period), l.Anchor)
 	}
-	if _, err := time.LoadLocation(l.Zone); err != nil {
+	// Local is a zone of its own on every machine.
+	if _, err := time.LoadLocation(l.Zone); err != nil || l.Zone == "Local" {
 		return limitErrorf("zones are named as in Europe/Berlin", "unknown time zone %q", l.Zone)
 	}
 	return nil

@@ -202,13 +202,15 @@ func (p *limitParser) parseInFlight(count string) error {
 
 func (p *limitParser) parseWord(word string) (err error) {
 	if p.seen[word] {
-		return limitErrorf("", "%q is written twice", word)
+		return limitErrorf("leave one of them out", "%q is written twice", word)
 	}
 	p.seen[word] = true
 	switch word {
 	case "burst":
-		n := p.next()
-		if p.limit.Burst, err = parseCount(n); err == nil && p.limit.Burst == 0 {
+		if len(p.words) == 0 {
+			return limitErrorf("write for example burst 20", "\"burst\" needs a number")
+		}
+		if p.limit.Burst, err = parseCount(p.next()); err == nil && p.limit.Burst == 0 {
 			return limitErrorf("leave it out to allow the whole quota at once, or use deny", "burst 0 would deny everything")
 		}
 	case "wait":
@@ -216,6 +218,9 @@ func (p *limitParser) parseWord(word string) (err error) {
 	case "first":
 		p.limit.Anchor = AnchorFirst
 	case "from":
+		if len(p.words) == 0 {
+			return limitErrorf("write for example calendar from 15", "\"from\" needs a day")
+		}
 		p.limit.Anchor, err = parseDay(p.next(), p.unit)
 	case "in":
 		if p.limit.Zone = p.next(); p.limit.Zone == "" {
@@ -238,7 +243,7 @@ func (p *limitParser) parseAlgorithm(word string) error {
 			return limitErrorf("", "in flight takes no algorithm, but %q is written", word)
 		}
 		if p.seen["algorithm"] {
-			return limitErrorf("", "%q is a second algorithm", word)
+			return limitErrorf("leave one of them out", "%q is a second algorithm", word)
 		}
 		p.seen["algorithm"] = true
 		p.limit.Algorithm = a
@@ -267,7 +272,7 @@ func (p *limitParser) checkCalendar() error {
 func (p *limitParser) duration(word string) (time.Duration, error) {
 	text := p.next()
 	if text == "" {
-		return 0, limitErrorf("", "%q needs a duration", word)
+		return 0, limitErrorf(fmt.Sprintf("write for example %s 30s", word), "%q needs a duration", word)
 	}
 	return ParseDuration(text)
 }
