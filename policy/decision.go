@@ -38,6 +38,7 @@ type Decision struct {
 	limiter *Limiter
 	plan    *plan
 	done    bool
+	unasked bool // denied without the store
 }
 
 // The decisions of a few checks are one allocation with them.
@@ -101,6 +102,7 @@ func (d *Decision) drop(out func(i int) bool) {
 // denyAll answers a request that a check denies whatever the store says. The store
 // is not asked, so the checks that would need it are left out.
 func (d *Decision) denyAll() {
+	d.unasked = true
 	d.Batch.Now = time.Now().UnixMicro()
 	d.drop(func(i int) bool {
 		c := &d.Batch.Checks[i]

@@ -79,7 +79,7 @@ func (l *Limiter) explainCheck(d *Decision, c RouteCheck) ExplainedCheck {
 		}
 	case d.Err != nil:
 		e.Skipped = "the store could not tell"
-	case !d.Allowed:
+	case d.unasked:
 		e.Skipped = "the request is denied whatever this limit says"
 	default:
 		e.Skipped = "the request has no " + c.Limit.By
@@ -95,13 +95,12 @@ func (l *Limiter) explainIdentity(req *identity.Request, p *plan) []Explained {
 		Name: "ip", Value: client.Key, Verified: true, From: l.policy.Identity.Explain(req),
 		Missing: client.Key == identity.UnknownPeer,
 	}}
-	b := keyBuilder{attributes: l.policy.Identity, req: req, plan: p}
 	for _, k := range p.keys {
 		k.key.attributes(func(a keyAttribute) {
 			if slices.ContainsFunc(list, func(e Explained) bool { return e.Name == a.name }) {
 				return
 			}
-			text, verified := b.value(&a)
+			text, verified := p.value(req, &a)
 			e := Explained{Name: a.name, Missing: text == "", Verified: verified, From: a.source()}
 			if !e.Missing {
 				e.Value = l.showValue(a.name, text)

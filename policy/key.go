@@ -52,32 +52,25 @@ const (
 // is its first attribute; keys of one group live together in a store.
 type extent struct{ start, group, end int32 }
 
-// A keyBuilder makes the keys of one request.
-type keyBuilder struct {
-	attributes *identity.Attributes
-	req        *identity.Request
-	plan       *plan
-}
-
 // key appends the key of the first usable part to buf, whose memory stays the
 // caller's. In a list of alternatives a part
 // is usable if all its values are verified: what a client makes up must not stand
 // in the place of its address.
-func (b *keyBuilder) key(buf []byte, k *key) ([]byte, extent, bool) {
+func (p *plan) key(buf []byte, req *identity.Request, k *key) ([]byte, extent, bool) {
 	for _, part := range k.parts {
-		if longer, e, ok := b.part(buf, part, len(k.parts) > 1); ok {
+		if longer, e, ok := p.part(buf, req, part, len(k.parts) > 1); ok {
 			return longer, e, true
 		}
 	}
 	return buf, extent{}, false
 }
 
-func (b *keyBuilder) part(buf []byte, part keyPart, onlyVerified bool) ([]byte, extent, bool) {
+func (p *plan) part(buf []byte, req *identity.Request, part keyPart, onlyVerified bool) ([]byte, extent, bool) {
 	start := len(buf)
 	e := extent{start: int32(start), group: int32(start)} // 16 keys of bounded values are far below 2 GiB
 	for i := range part {
 		a := &part[i]
-		text, verified := b.value(a)
+		text, verified := p.value(req, a)
 		if text == "" || onlyVerified && !verified {
 			return buf[:start], extent{}, false
 		}
@@ -92,14 +85,14 @@ func (b *keyBuilder) part(buf []byte, part keyPart, onlyVerified bool) ([]byte, 
 }
 
 // value returns the text of an attribute, "" if the request misses it.
-func (b *keyBuilder) value(a *keyAttribute) (text string, verified bool) {
+func (p *plan) value(req *identity.Request, a *keyAttribute) (text string, verified bool) {
 	switch a.kind {
 	case routeName:
-		return b.plan.pattern, true
+		return p.pattern, true
 	case className:
-		return b.plan.class, true
+		return p.class, true
 	default:
-		v := b.attributes.Value(b.req, a.ref)
+		v := p.attributes.Value(req, a.ref)
 		return v.Text, v.Verified
 	}
 }

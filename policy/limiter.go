@@ -137,7 +137,6 @@ func (l *Limiter) fill(d *Decision, req *identity.Request) (denies bool) {
 	var extents [drossel.MaxChecks]extent
 	var found, skip [drossel.MaxChecks]bool
 	skipped := 0
-	b := keyBuilder{attributes: l.policy.Identity, req: req, plan: p}
 	buf := space[:0]
 	denies = p.denies
 	for i := range p.keys {
@@ -149,11 +148,11 @@ func (l *Limiter) fill(d *Decision, req *identity.Request) (denies bool) {
 			extents[i], found[i] = extents[k.same], true
 			continue
 		}
-		if buf, extents[i], found[i] = b.key(buf, k.key); found[i] {
+		if buf, extents[i], found[i] = p.key(buf, req, k.key); found[i] {
 			continue
 		}
 		var instead OnMissing
-		buf, extents[i], instead = l.missing(&b, buf, p.limits[i])
+		buf, extents[i], instead = l.missing(p, buf, req, p.limits[i])
 		switch instead {
 		case MissingSkip:
 			skip[i] = true
@@ -182,7 +181,7 @@ func (l *Limiter) fill(d *Decision, req *identity.Request) (denies bool) {
 
 // missing says what becomes of a limit whose key the request does not have. If the
 // address stands in, it is the key.
-func (l *Limiter) missing(b *keyBuilder, buf []byte, limit *Limit) ([]byte, extent, OnMissing) {
+func (l *Limiter) missing(p *plan, buf []byte, req *identity.Request, limit *Limit) ([]byte, extent, OnMissing) {
 	switch {
 	case limit.OnMissing == MissingDeny:
 		return buf, extent{}, MissingDeny
@@ -191,7 +190,7 @@ func (l *Limiter) missing(b *keyBuilder, buf []byte, limit *Limit) ([]byte, exte
 	}
 	// A surface without an address cannot serve a limit by ip; that must not mean
 	// that there is none.
-	longer, e, ok := b.part(buf, l.ip, false)
+	longer, e, ok := p.part(buf, req, l.ip, false)
 	switch {
 	case !ok:
 		return buf, extent{}, MissingDeny

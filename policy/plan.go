@@ -7,16 +7,17 @@ import (
 
 // A plan is a route made ready for requests.
 type plan struct {
-	route     *Route
-	pattern   string // what the attribute route is
-	class     string
-	limits    []*Limit
-	keys      []plannedKey    // of the checks
-	template  []drossel.Check // Budget, Cost, Final and Shadow are set
-	onFailure drossel.FailureMode
-	denies    bool // an enforced check denies everything
-	settles   bool // something depends on the outcome
-	params    bool // a key reads a wildcard of the route
+	route      *Route
+	pattern    string // what the attribute route is
+	class      string
+	attributes *identity.Attributes
+	limits     []*Limit
+	keys       []plannedKey    // of the checks
+	template   []drossel.Check // Budget, Cost, Final and Shadow are set
+	onFailure  drossel.FailureMode
+	denies     bool // an enforced check denies everything
+	settles    bool // something depends on the outcome
+	params     bool // a key reads a wildcard of the route
 }
 
 // A plannedKey is how a check's key is made.
@@ -32,7 +33,7 @@ func byIP(as *identity.Attributes) keyPart {
 }
 
 func newPlan(p *Policy, r *Route) *plan {
-	pl := &plan{route: r, pattern: r.Pattern, class: r.Class, onFailure: r.OnFailure}
+	pl := &plan{route: r, pattern: r.Pattern, class: r.Class, attributes: p.Identity, onFailure: r.OnFailure}
 	if r.Pattern == "" {
 		pl.route = nil
 	}

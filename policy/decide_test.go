@@ -1,0 +1,568 @@
+package policy_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/drossel-io/drossel"
+	"github.com/drossel-io/drossel/identity"
+	"github.com/drossel-io/drossel/policy"
+)
+
+func load(t testing.TB, src string, opts *policy.Options) *policy.Limiter {
+	t.Helper()
+	p, problems := policy.Parse("policy.yaml", []byte(src))
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	lim, err := policy.New(p, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lim
+}
+
+// ask decides a GET of / from 192.0.2.1 with these given attributes.
+func ask(t testing.TB, lim *policy.Limiter, given ...string) *policy.Decision {
+	t.Helper()
+	req := identity.Request{Method: "GET", Path: "/", Peer: "192.0.2.1:1", Given: map[string]string{}}
+	for i := 0; i+1 < len(given); i += 2 {
+		req.Given[given[i]] = given[i+1]
+	}
+	return lim.Decide(t.Context(), &req)
+}
+
+const twoLevels = `
+identity: {attributes: {user: given, org: given}}
+limits:
+  user: 5/m by user
+  org:  10/m by org
+routes:
+  /: {limits: [user, org]}
+`
+
+// A request that one limit denies costs the others nothing: one noisy user does
+// not drain the budget of the organisation.
+func TestDeniedRequestsChargeNothing(t *testing.T) {
+	lim := load(t, twoLevels, nil)
+	count := func(user string, calls int) (allowed int) {
+		for range calls {
+			if ask(t, lim, "user", user, "org", "acme").Allowed {
+				allowed++
+			}
+		}
+		return allowed
+	}
+	if got := count("noisy", 8); got != 5 {
+		t.Errorf("the noisy user had %d, want 5", got)
+	}
+	if got := count("quiet", 5); got != 5 {
+		t.Errorf("the quiet user had %d, want 5", got)
+	}
+	d := ask(t, lim, "user", "third", "org", "acme")
+	if d.Allowed || d.Code != policy.CodeRateLimited || d.Status != 429 || d.Limits[d.Binding()].Name != "org" {
+		t.Errorf("after 10 of the organisation: allowed %v, code %s, status %d", d.Allowed, d.Code, d.Status)
+	}
+}
+
+func TestChecksAreInOrderAndOnce(t *testing.T) {
+	lim := load(t, `
+limits: {one: 9/s by ip, two: 9/s by ip, three: 9/s by ip}
+all_routes: [two, 100/s]
+classes: {c: {limits: [three, two, 50/s by ip]}}
+routes: {/: {class: c, limits: [one, three]}}
+`, nil)
+	d := ask(t, lim)
+	var names []string
+	for i, l := range d.Limits {
+		names = append(names, l.Name)
+		if d.Batch.Checks[i].Budget != l.Budget {
+			t.Errorf("check %d is not of limit %s", i, l.Name)
+		}
+	}
+	if want := "two all_routes-2 three c-3 one"; strings.Join(names, " ") != want {
+		t.Errorf("limits %v, want %s", names, want)
+	}
+}
+
+// keyOf decides one request and shows the key of its only check: "-" if all share
+// the bucket, "skip" if there is no check, "deny" if the key's absence denies.
+func keyOf(t *testing.T, by string, req identity.Request) string {
+	t.Helper()
+	lim := load(t, fmt.Sprintf(`
+identity:
+  trusted_proxies: [10.0.0.0/8]
+  attributes:
+    user: given
+    proxy_user: {from: header.x-user, trusted: true}
+    api_key: header.x-api-key
+    org: {from: given, readable: true}
+limits: {l: {rate: 1/h, %s}}
+routes:
+  GET /r/{p}: {limits: [l]}
+  /: unlimited
+`, by), nil)
+	req.Method = "GET"
+	if req.Path == "" {
+		req.Path = "/r/1"
+	}
+	d := lim.Decide(t.Context(), &req)
+	switch {
+	case len(d.Limits) == 0:
+		return "skip"
+	case !d.Allowed && d.RetryAfter == drossel.Never:
+		return "deny"
+	}
+	names, _, hashed := strings.Cut(lim.ShowKey(d.Batch.Checks[0].Key), " #")
+	if hashed {
+		names += "#"
+	}
+	return names
+}
+
+func TestKeys(t *testing.T) {
+	from := func(peer string, fields ...string) identity.Request {
+		h := http.Header{}
+		for i := 0; i < len(fields); i += 2 {
+			h.Add(fields[i], fields[i+1])
+		}
+		return identity.Request{Peer: peer, Fields: h}
+	}
+	given := func(req identity.Request, names ...string) identity.Request {
+		req.Given = map[string]string{}
+		for i := 0; i < len(names); i += 2 {
+			req.Given[names[i]] = names[i+1]
+		}
+		return req
+	}
+	client, proxy := "192.0.2.1:1", "10.0.0.9:1"
+	for _, test := range []struct {
+		name, by string
+		req      identity.Request
+		want     string
+	}{
+		{"the address", "by: ip", from(client), "ip=192.0.2.1"},
+		{"first part", "by: user|ip", given(from(client), "user", "u1"), "user#"},
+		{"second part", "by: user|ip", from(client), "ip=192.0.2.1"},
+		{"empty is missing", "by: user|ip", given(from(client), "user", ""), "ip=192.0.2.1"},
+		{"joined", "by: org+ip", given(from(client), "org", "acme"), "org=acme+ip=192.0.2.1"},
+		{"joined needs all", "by: org+user|org", given(from(client), "org", "acme"), "org=acme"},
+		{"missing is the address", "by: user", from(client), "ip=192.0.2.1"},
+		{"missing is skipped", "by: user, on_missing: skip", from(client), "skip"},
+		{"missing is denied", "by: user, on_missing: deny", from(client), "deny"},
+		{"unverified alone counts", "by: api_key", from(client, "X-Api-Key", "k"), "api_key#"},
+		{"unverified is passed over", "by: api_key|ip", from(client, "X-Api-Key", "k"), "ip=192.0.2.1"},
+		{"unverified beside verified is passed over", "by: api_key+ip|ip", from(client, "X-Api-Key", "k"), "ip=192.0.2.1"},
+		{"unverified narrows", "by: api_key+ip", from(client, "X-Api-Key", "k"), "api_key+ip#"},
+		{"given is verified", "by: api_key|ip", given(from(client), "api_key", "k"), "api_key#"},
+		{"trusted header of a proxy", "by: proxy_user|ip", from(proxy, "X-User", "u"), "proxy_user#"},
+		{"trusted header of a client", "by: proxy_user|ip", from(client, "X-User", "u"), "ip=192.0.2.1"},
+		{"field twice", "by: api_key", from(client, "X-Api-Key", "k", "X-Api-Key", "l"), "ip=192.0.2.1"},
+		{"facts", "by: route+method", from(client), "route=GET /r/{p}+method=GET"},
+		{"wildcard", "by: path.p+ip", from(client), "path.p+ip#"},
+		{"no address", "by: ip", from(""), "deny"},
+		{"no address, user", "by: user|ip", given(from(""), "user", "u"), "user#"},
+		{"no address to stand in", "by: user", from(""), "deny"},
+		{"no address, skip", "by: ip, on_missing: skip", from(""), "deny"},
+		{"no address asked, skip", "by: user, on_missing: skip", from(""), "skip"},
+		{"no key", "status: 429", from(""), "-"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := keyOf(t, test.by, test.req); got != test.want {
+				t.Errorf("key %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// The names are part of the key: a user called like an address is somebody else.
+func TestNamesArePartOfTheKey(t *testing.T) {
+	lim := load(t, `
+identity: {attributes: {user: given}}
+limits: {l: 1/h by user|ip}
+routes: {/: {limits: [l]}}
+`, nil)
+	if !ask(t, lim, "user", "192.0.2.1").Allowed || !ask(t, lim).Allowed {
+		t.Error("the user 192.0.2.1 and the address 192.0.2.1 share a bucket")
+	}
+	if ask(t, lim).Allowed || ask(t, lim, "user", "192.0.2.1").Allowed {
+		t.Error("a second request was allowed")
+	}
+}
+
+// The first attribute of a joined key is its group.
+func TestGroups(t *testing.T) {
+	lim := load(t, `
+identity: {attributes: {org: given, user: given}}
+limits: {org: 9/s by org, both: 9/s by org+user}
+routes: {/: {limits: [org, both]}}
+`, nil)
+	c := ask(t, lim, "org", "acme", "user", "u").Batch.Checks
+	if c[0].Group != "" || c[1].Group != c[0].Key || c[1].Key == c[0].Key {
+		t.Errorf("keys %q of group %q and %q of group %q", c[0].Key, c[0].Group, c[1].Key, c[1].Group)
+	}
+}
+
+// A brokenStore answers every call with an error, and counts them.
+type brokenStore struct{ calls int }
+
+var errBroken = errors.New("broken")
+
+func (s *brokenStore) Take(context.Context, *drossel.Batch) error   { s.calls++; return errBroken }
+func (s *brokenStore) Settle(context.Context, *drossel.Batch) error { s.calls++; return errBroken }
+func (s *brokenStore) Renew(context.Context, *drossel.Batch) error  { s.calls++; return errBroken }
+
+func TestStoreFailure(t *testing.T) {
+	for _, test := range []struct {
+		mode    string
+		allowed bool
+		by      drossel.Source
+	}{{"open", true, drossel.ByOpen}, {"closed", false, drossel.ByClosed}, {"local", false, drossel.ByClosed}} {
+		t.Run(test.mode, func(t *testing.T) {
+			store := &brokenStore{}
+			lim := load(t, "routes: {/: {limits: [1/s by ip, 2 in flight by ip], on_store_failure: "+test.mode+"}}", &policy.Options{Store: store})
+			d := ask(t, lim)
+			if d.Allowed != test.allowed || d.Batch.By != test.by || !errors.Is(d.Err, errBroken) || len(d.Batch.Checks) != 0 || d.Binding() != -1 {
+				t.Errorf("allowed %v by %v with %d checks, error %v", d.Allowed, d.Batch.By, len(d.Batch.Checks), d.Err)
+			}
+			if !test.allowed && (d.Status != 503 || d.Code != policy.CodeUnavailable || d.RetryAfter != time.Second) {
+				t.Errorf("status %d, code %s, retry after %v", d.Status, d.Code, d.RetryAfter)
+			}
+			d.Done(t.Context(), policy.Outcome{Status: 200})
+			if store.calls != 1 {
+				t.Errorf("%d calls of the store, want 1: nothing is settled that may not have been charged", store.calls)
+			}
+		})
+	}
+}
+
+// What needs no store asks none.
+func TestNoStoreCall(t *testing.T) {
+	store := &brokenStore{}
+	lim := load(t, `
+all_routes: [5/s by ip]
+routes:
+  /healthz: unlimited
+  /private/: deny
+  /closed: {limits: [deny by ip]}
+  /: {limits: [{rate: 1/s, by: cookie.sid+ip, on_missing: deny, status: 403}]}
+`, &policy.Options{Store: store})
+	for _, test := range []struct {
+		path    string
+		allowed bool
+		status  int
+		checks  int
+	}{{"/healthz", true, 0, 0}, {"/private/x", false, 429, 1}, {"/private", false, 429, 1}, {"/closed", false, 429, 1}, {"/x", false, 403, 1}} {
+		d := lim.Decide(t.Context(), &identity.Request{Method: "GET", Path: test.path, Peer: "192.0.2.1:1"})
+		if d.Allowed != test.allowed || d.Status != test.status || len(d.Batch.Checks) != test.checks || len(d.Limits) != test.checks {
+			t.Errorf("%s: allowed %v, status %d, %d checks", test.path, d.Allowed, d.Status, len(d.Batch.Checks))
+		}
+		if !d.Allowed && d.RetryAfter != drossel.Never {
+			t.Errorf("%s: retry after %v, want never", test.path, d.RetryAfter)
+		}
+		if d.Batch.Now == 0 || d.Client.Key != "192.0.2.1" {
+			t.Errorf("%s: now %d, client %q", test.path, d.Batch.Now, d.Client.Key)
+		}
+		d.Done(t.Context(), policy.Outcome{Status: 200})
+	}
+	if store.calls != 0 {
+		t.Errorf("%d calls of the store", store.calls)
+	}
+}
+
+func TestUnmatchedRequests(t *testing.T) {
+	lim := load(t, "all_routes: [1/h by ip]\nroutes: {GET /a: unlimited}", nil)
+	d := ask(t, lim)
+	if d.Route != nil || d.Class != "unmatched" || !d.Allowed || ask(t, lim).Allowed {
+		t.Errorf("route %v, class %q, allowed %v", d.Route, d.Class, d.Allowed)
+	}
+}
+
+func TestCodesAndStatuses(t *testing.T) {
+	for _, test := range []struct {
+		limit, code string
+		status      int
+	}{
+		{"1/h by ip", policy.CodeRateLimited, 429},
+		{"{rate: 1/h}", policy.CodeRateLimited, 429},
+		{"{rate: 1/h, status: 503}", policy.CodeOverloaded, 503},
+		{"{rate: 1/month calendar, by: ip}", policy.CodeQuotaExceeded, 429},
+		{"1 in flight by ip", policy.CodeInFlight, 429},
+	} {
+		lim := load(t, "routes: {/: {limits: ["+test.limit+"]}}", nil)
+		ask(t, lim)
+		d := ask(t, lim)
+		if d.Allowed || d.Code != test.code || d.Status != test.status || d.RetryAfter <= 0 {
+			t.Errorf("%s: allowed %v, code %s, status %d, retry after %v", test.limit, d.Allowed, d.Code, d.Status, d.RetryAfter)
+		}
+	}
+}
+
+func TestShadowLimitsDenyNothing(t *testing.T) {
+	for _, src := range []string{
+		"routes: {/: {limits: [{rate: 1/h, by: ip, mode: shadow}]}}",
+		"routes: {/: {limits: [1/h by ip], mode: shadow}}",
+		"classes: {c: {limits: [1/h by ip], mode: shadow}}\nroutes: {/: c}",
+		"mode: shadow\nroutes: {/: {limits: [1/h by ip]}}",
+	} {
+		lim := load(t, src, nil)
+		ask(t, lim)
+		d := ask(t, lim)
+		if !d.Allowed || d.Batch.Checks[0].Allowed || d.Binding() != -1 || d.Limits[0].Shown() {
+			t.Errorf("%s: allowed %v, check allowed %v, binding %d", src, d.Allowed, d.Batch.Checks[0].Allowed, d.Binding())
+		}
+	}
+	lim := load(t, "mode: shadow\nroutes: {/: {limits: [1/h by ip], mode: enforce}}", nil)
+	ask(t, lim)
+	if ask(t, lim).Allowed {
+		t.Error("mode: enforce of a route does not win over the file's shadow")
+	}
+}
+
+// A place in flight is held until Done.
+func TestInFlight(t *testing.T) {
+	lim := load(t, "routes: {/: {limits: [2 in flight by ip]}}", nil)
+	first, second := ask(t, lim), ask(t, lim)
+	if !first.Allowed || !second.Allowed || ask(t, lim).Allowed {
+		t.Fatal("want two in flight, no third")
+	}
+	if every, held := first.InFlight(); every != 20*time.Second || !held {
+		t.Errorf("renew every %v, %v", every, held)
+	}
+	if ok, err := first.Renew(t.Context()); !ok || err != nil {
+		t.Errorf("renew: %v, %v", ok, err)
+	}
+	first.Done(t.Context(), policy.Outcome{Status: 500})
+	first.Done(t.Context(), policy.Outcome{Status: 500})
+	if ok, _ := first.Renew(t.Context()); ok {
+		t.Error("a place was renewed after Done")
+	}
+	if !ask(t, lim).Allowed || ask(t, lim).Allowed {
+		t.Error("want one place after Done, not two")
+	}
+}
+
+// A silent holder loses its place, one that renews does not.
+func TestInFlightExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lim := load(t, "routes: {/: {limits: [2 in flight for 30s by ip]}}", nil)
+		silent, alive := ask(t, lim), ask(t, lim)
+		for range 4 {
+			every, _ := alive.InFlight()
+			time.Sleep(every)
+			if ok, err := alive.Renew(t.Context()); !ok || err != nil {
+				t.Fatalf("renew: %v, %v", ok, err)
+			}
+		}
+		if ok, _ := silent.Renew(t.Context()); ok {
+			t.Error("a place was renewed that was lost")
+		}
+		if !ask(t, lim).Allowed || ask(t, lim).Allowed {
+			t.Error("want one place free")
+		}
+	})
+}
+
+func TestChargeByOutcome(t *testing.T) {
+	lim := load(t, "routes: {/: {limits: [{rate: 3/h, by: ip, charge_on: [401, 403]}, 100/h by ip]}}", nil)
+	try := func(o policy.Outcome) bool {
+		d := ask(t, lim)
+		d.Done(t.Context(), o)
+		return d.Allowed
+	}
+	for range 20 {
+		if !try(policy.Outcome{Status: 200}) {
+			t.Fatal("a request was denied though none was charged")
+		}
+	}
+	for i, o := range []policy.Outcome{{Status: 401}, {Err: errBroken}, {Status: 403}} {
+		if !try(o) {
+			t.Fatalf("attempt %d was denied", i)
+		}
+	}
+	if d := ask(t, lim); d.Allowed || d.Limits[d.Binding()].Name != "all-1" {
+		t.Error("a fourth failure was allowed")
+	}
+	if d := ask(t, lim); d.Batch.Checks[1].Remaining != 100-23 {
+		t.Errorf("the limit beside has %d left, want %d: it is charged whatever the outcome", d.Batch.Checks[1].Remaining, 100-23)
+	}
+}
+
+// Several requests at once cannot use a budget twice before their outcomes are
+// known.
+func TestChargeByOutcomeHoldsWhileRunning(t *testing.T) {
+	lim := load(t, "routes: {/: {limits: [{rate: 3/h, by: ip, charge_on: [401]}]}}", nil)
+	var running []*policy.Decision
+	for range 3 {
+		running = append(running, ask(t, lim))
+	}
+	if ask(t, lim).Allowed {
+		t.Error("a fourth was allowed while three are running")
+	}
+	for _, d := range running {
+		d.Done(t.Context(), policy.Outcome{Status: 200})
+	}
+	if !ask(t, lim).Allowed {
+		t.Error("denied though all three were given back")
+	}
+}
+
+func TestSettleFailureIsTold(t *testing.T) {
+	var told error
+	store := &settleBroken{Memory: drossel.NewMemory(nil)}
+	lim := load(t, "routes: {/: {limits: [1 in flight by ip]}}", &policy.Options{
+		Store: store, SettleFailed: func(_ *policy.Decision, err error) { told = err },
+	})
+	ask(t, lim).Done(t.Context(), policy.Outcome{Status: 200})
+	if !errors.Is(told, errBroken) {
+		t.Errorf("told %v", told)
+	}
+}
+
+type settleBroken struct{ *drossel.Memory }
+
+func (s *settleBroken) Settle(context.Context, *drossel.Batch) error { return errBroken }
+
+func TestCosts(t *testing.T) {
+	lim := load(t, `
+limits: {a: 100/h by ip, b: 100/h by ip, c: 5 in flight by ip}
+classes: {k: {limits: [a, b, c], cost: 2}}
+routes:
+  GET /class: k
+  GET /route: {class: k, cost: {b: 7}}
+  GET /all: {class: k, cost: 5}
+  GET /free: {class: k, cost: {a: 0}}
+  /: unlimited
+`, nil)
+	for path, want := range map[string][]int64{"/class": {2, 2, 1}, "/route": {2, 7, 1}, "/all": {5, 5, 1}, "/free": {0, 2, 1}} {
+		d := lim.Decide(t.Context(), &identity.Request{Method: "GET", Path: path, Peer: "192.0.2.1:1"})
+		var got []int64
+		for _, c := range d.Batch.Checks {
+			got = append(got, c.Cost)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s costs %v, want %v", path, got, want)
+		}
+	}
+}
+
+func TestWaitHoldsRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lim := load(t, "routes: {/: {limits: [10/s burst 1 wait 200ms by ip, {rate: 10/s burst 1 wait 10s, by: ip, mode: shadow}]}}", nil)
+		for i, want := range []time.Duration{0, 100 * time.Millisecond, 200 * time.Millisecond} {
+			if d := ask(t, lim); !d.Allowed || d.Delay != want {
+				t.Errorf("request %d: allowed %v, delay %v, want %v", i, d.Allowed, d.Delay, want)
+			}
+		}
+		if d := ask(t, lim); d.Allowed || d.RetryAfter != 100*time.Millisecond {
+			t.Errorf("the fourth: allowed %v, retry after %v", d.Allowed, d.RetryAfter)
+		}
+	})
+}
+
+// Observe sees every decision once.
+func TestObserve(t *testing.T) {
+	var seen []*policy.Decision
+	lim := load(t, "routes: {/: {limits: [1/h by ip, 9 in flight by ip]}, /u: unlimited}", &policy.Options{
+		Observe: func(d *policy.Decision) { seen = append(seen, d) },
+	})
+	a, b := ask(t, lim), ask(t, lim)
+	a.Done(t.Context(), policy.Outcome{Status: 200})
+	b.Done(t.Context(), policy.Outcome{})
+	lim.Explain(t.Context(), &identity.Request{Method: "GET", Path: "/", Peer: "192.0.2.1:1"})
+	c := lim.Decide(t.Context(), &identity.Request{Method: "GET", Path: "/u", Peer: "192.0.2.1:1"})
+	if !slices.Equal(seen, []*policy.Decision{a, b, c}) {
+		t.Errorf("seen %d decisions, want 3", len(seen))
+	}
+	if a.Batch.ID == b.Batch.ID || a.Batch.ID == (drossel.ID{}) || c.Batch.ID == (drossel.ID{}) {
+		t.Error("each decision wants an id of its own")
+	}
+}
+
+// A decision is one allocation with its checks, its keys another.
+func TestDecideAllocations(t *testing.T) {
+	four := "[1000000/s by ip, 1000000/s by method+ip, 1000000/s, 1000000/s by header.x-user]"
+	for limits, want := range map[string]float64{"[1000000/s by ip]": 2, four: 2, "[1000000/s]": 1} {
+		lim := load(t, "routes: {/: {limits: "+limits+"}}", nil)
+		header := http.Header{"X-User": {"u81"}}
+		ctx := t.Context()
+		got := testing.AllocsPerRun(200, func() {
+			req := identity.Request{Method: "GET", Path: "/a/b", Peer: "192.0.2.1:1", Fields: header}
+			lim.Decide(ctx, &req).Done(ctx, policy.Outcome{Status: 200})
+		})
+		if got > want {
+			t.Errorf("%s: %v allocations, want %v", limits, got, want)
+		}
+	}
+}
+
+func TestExplain(t *testing.T) {
+	lim := load(t, `
+identity:
+  trusted_proxies: [10.0.0.0/8]
+  client_ip_from: x-forwarded-for
+  attributes: {account: {from: query.email, fold: true}, org: given}
+limits:
+  flood: 200/h by ip
+  pair:  {rate: 2/h, by: account+ip}
+  org:   {rate: 5/h, by: org, on_missing: skip}
+  everyone: 5000/s
+all_routes: [everyone, flood]
+classes: {auth: {limits: [org], on_store_failure: closed}}
+routes:
+  POST /api/auth/login: {class: auth, limits: [pair]}
+  POST /api/: {limits: [9/s by ip]}
+  /: unlimited
+`, &policy.Options{Secret: []byte("secret")})
+	req := func() *identity.Request {
+		return &identity.Request{
+			Method: "post", Path: "/api/auth//login", Query: "email=A%40b.c", Peer: "10.0.3.2:1",
+			Fields: http.Header{"X-Forwarded-For": {"203.0.113.7"}},
+		}
+	}
+	for range 2 {
+		lim.Decide(t.Context(), req())
+	}
+	for range 2 { // asking charges nothing
+		x := lim.Explain(t.Context(), req())
+		var b strings.Builder
+		fmt.Fprintf(&b, "%s %s route %s class %s down %s\n", x.Method, x.Path, x.Decision.Route.Pattern, x.Decision.Class, x.OnFailure)
+		for _, r := range x.Less {
+			fmt.Fprintf(&b, "less %s\n", r.Pattern)
+		}
+		for _, e := range x.Identity {
+			fmt.Fprintf(&b, "%s %q missing %v verified %v: %s\n", e.Name, e.Value, e.Missing, e.Verified, e.From)
+		}
+		for _, c := range x.Checks {
+			fmt.Fprintf(&b, "%s from %s key %s cost %d", c.Limit.Name, c.From, c.Key, c.Cost)
+			if c.Index >= 0 {
+				fmt.Fprintf(&b, " allowed %v\n", x.Decision.Batch.Checks[c.Index].Allowed)
+			} else {
+				fmt.Fprintf(&b, " %s\n", c.Skipped)
+			}
+		}
+		fmt.Fprintf(&b, "status %d binding %d\n", x.Decision.Status, x.Decision.Binding())
+		const want = `POST /api/auth/login route POST /api/auth/login class auth down closed
+less POST /api/
+less /
+ip "203.0.113.7" missing false verified true: socket peer 10.0.3.2 is trusted; X-Forwarded-For, 1st from the right, the first that is not trusted
+org "" missing true verified false: given
+account "#Fui8FFH8UW" missing false verified false: query.email, folded
+everyone from all routes key - cost 1 allowed true
+flood from all routes key ip=203.0.113.7 cost 1 allowed true
+org from class key - cost 1 the request has no org
+pair from route key account+ip #Mebe2SGfhg cost 1 allowed false
+status 429 binding 2
+`
+		if b.String() != want {
+			t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+		}
+	}
+}
