@@ -103,6 +103,9 @@ func (b *Budget) Variant(l Limit) (*Budget, error) {
 	if l.Algorithm == Concurrency && l.Quota != 0 && b.limit.Quota != 0 && l.Period != b.limit.Period {
 		return nil, fmt.Errorf("drossel: limit %q: a rate in flight holds %v like the others, not %v", b.name, b.limit.Period, l.Period)
 	}
+	if known := b.family.find(l); known != nil {
+		return known, nil
+	}
 	return newBudget(b.name, l, b.family)
 }
 
@@ -112,8 +115,10 @@ func (b *Budget) Variant(l Limit) (*Budget, error) {
 func (b *Budget) Settled() *Budget {
 	b.family.mu.Lock()
 	defer b.family.mu.Unlock()
-	b.family.settled = true
-	b.family.widen()
+	if !b.family.settled {
+		b.family.settled = true
+		b.family.widen()
+	}
 	return b
 }
 
@@ -144,12 +149,25 @@ func stateID(name string, l Limit) string {
 		if l.Anchor > 1 {
 			id += "-" + formatDay(l.Period, l.Anchor)
 		}
-		if l.Zone != "" {
+		if l.Zone != "" && l.Zone != "UTC" { // which "" means
 			id += "-" + l.Zone
 		}
 	default:
 	}
 	return id
+}
+
+// find returns the member of limit l, nil if there is none: whoever asks for a rate
+// with every request gets the same one each time.
+func (f *family) find(l Limit) *Budget {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, b := range f.members {
+		if b.limit == l {
+			return b
+		}
+	}
+	return nil
 }
 
 func (f *family) join(b *Budget) {

@@ -171,6 +171,7 @@ type Reservation struct {
 
 // Reserve takes cost units for key, to be corrected with Settle. Of a limit in
 // flight it takes a place that Settle frees. Forgetting Settle keeps the charge.
+// With an error comes a denied reservation.
 func (l *Limiter) Reserve(ctx context.Context, key string, cost int64) (*Reservation, error) {
 	l.budget.Settled()
 	return l.reserve(ctx, l.budget, key, cost)
@@ -184,7 +185,8 @@ func (l *Limiter) reserve(ctx context.Context, budget *Budget, key string, cost 
 		OnFailure: l.opts.OnFailure,
 	}
 	if err := l.store.Take(ctx, &r.batch); err != nil {
-		return nil, l.failed(err)
+		r.batch.Allowed, r.batch.Checks[0].Allowed = false, false // nothing to settle
+		return r, l.failed(err)
 	}
 	r.Decision, r.Delay = r.batch.Checks[0].Decision, r.batch.Checks[0].Delay
 	return r, nil
