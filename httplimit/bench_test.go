@@ -88,7 +88,7 @@ func TestAllocations(t *testing.T) {
 		most float64
 	}{
 		{"one limit", single(t), 3},
-		{"policy", byPolicy(t, fiveRoutes), 6},
+		{"policy", byPolicy(t, fiveRoutes), 5},
 	} {
 		w, r := newDiscard(), request("GET", "/api/search")
 		got := testing.AllocsPerRun(100, func() {

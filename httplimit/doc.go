@@ -30,8 +30,9 @@
 // a key and shadow limits are never named: their numbers would publish the traffic
 // of all.
 //
-// The t of RateLimit is never so short that remaining units per t would be more
-// than the limit's rate. Retry-After is rounded up, is never 0, and is absent where
+// The t of RateLimit is the rest of the window where a limit has windows. Of others
+// it is as long as the limit's rate takes for the remaining units, or until the next
+// unit comes; r units in t are never more than the rate. Retry-After is rounded up, is never 0, and is absent where
 // no wait will do. Waiting that long works; for a limit in flight, which has no
 // such time, it is a second.
 //

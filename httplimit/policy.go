@@ -63,12 +63,12 @@ func (m *deciding) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serve serves an allowed request and settles its decision.
 func (m *deciding) serve(w http.ResponseWriter, r *http.Request, d *policy.Decision) {
-	ctx := context.WithoutCancel(r.Context()) // a charge is settled even if the client is gone
 	if !needsOutcome(d) {
-		defer d.Done(ctx, policy.Outcome{})
+		defer d.Done(r.Context(), policy.Outcome{})
 		m.next.ServeHTTP(w, r)
 		return
 	}
+	ctx := context.WithoutCancel(r.Context()) // what is charged is settled even if the client is gone
 	rec := &recorder{ResponseWriter: w}
 	returned := false
 	stop := KeepPlace(ctx, d)
