@@ -43,9 +43,9 @@ func hotLoad() *load {
 }
 
 // zipfLoad asks for n keys in zipf order: the popular ones lie anywhere among the
-// others. The sequence is four passes long.
+// others. The sequence is eight passes long.
 func zipfLoad(n, pass int) *load {
-	l := &load{keys: makeKeys(n), sequence: make([]uint32, 4*pass), pass: pass}
+	l := &load{keys: makeKeys(n), sequence: make([]uint32, 8*pass), pass: pass}
 	z := rand.NewZipf(rand.New(rand.NewSource(1)), 1.1, 1, uint64(n-1))
 	places := rand.New(rand.NewSource(2)).Perm(n)
 	for i := range l.sequence {

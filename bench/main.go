@@ -61,7 +61,7 @@ type bench struct {
 }
 
 func newBench(short bool, progress io.Writer) *bench {
-	p := plan{rounds: 7, turn: 100 * time.Millisecond, keys: 1_000_000, pass: 1 << 20, progress: progress}
+	p := plan{rounds: 7, turn: 100 * time.Millisecond, keys: 1_000_000, pass: 1 << 19, progress: progress}
 	if short {
 		p = plan{rounds: 3, turn: 50 * time.Millisecond, keys: 100_000, pass: 1 << 16, progress: progress}
 	}
@@ -109,6 +109,8 @@ var cases = []benchCase{
 	{"zipf", (*bench).zipf},
 	{"batch", (*bench).batch},
 	{"memory", (*bench).memory},
+	{"middleware", (*bench).middleware},
+	{"policy", (*bench).policy},
 }
 
 func caseNames() []string {
@@ -189,8 +191,24 @@ func (b *bench) memory() error {
 	return nil
 }
 
+func (b *bench) middleware() error {
+	return b.compare("middleware", target{ofBest: 1. / 3}, atMost(4), func() []contender {
+		cs := []contender{floorMiddleware.contender(floor), limitMiddleware.contender(ours)}
+		for _, m := range peerMiddlewares {
+			cs = append(cs, m.contender(peer))
+		}
+		return cs
+	})
+}
+
+func (b *bench) policy() error {
+	return b.compare("policy (floor: one limit)", target{ofFloor: 2}, target{}, func() []contender {
+		return []contender{limitMiddleware.contender(floor), policyMiddleware.contender(ours)}
+	})
+}
+
 // compare measures a case with one worker and with two and adds its rows: the
-// time and, where there is a target for them, the allocations. The contenders are
+// time and the allocations. The contenders are
 // made anew for each, because some look at GOMAXPROCS.
 func (b *bench) compare(name string, time, allocs target, contenders func() []contender) error {
 	var results [maxWorkers][]result
@@ -220,7 +238,7 @@ func (b *bench) compare(name string, time, allocs target, contenders func() []co
 	r.TwoCPUs = &two
 	count := func(r result) float64 { return float64(r.Allocs) }
 	b.report.Rows = append(b.report.Rows, r,
-		newRow("  its allocations", "", allocs, figuresOf(cs, results[0], count)))
+		newRow("  allocations", "", allocs, figuresOf(cs, results[0], count)))
 	return nil
 }
 

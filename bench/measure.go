@@ -113,6 +113,7 @@ func summary(rounds []result) result {
 }
 
 func (p *plan) turnOf(c *contender, workers int) (result, error) {
+	pass(c, workers) // warms the caches up
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	watch := startWatch()

@@ -62,7 +62,7 @@ type writer struct {
 	refused int
 }
 
-func newWriter() *writer { return &writer{header: make(http.Header, 16)} }
+func newWriter() *writer { return &writer{header: make(http.Header)} }
 
 func (w *writer) Header() http.Header         { return w.header }
 func (w *writer) Write(b []byte) (int, error) { return len(b), nil }

@@ -7,8 +7,7 @@ import (
 	"net/http"
 )
 
-// Policy is the text of the policy file. Its addresses come from DROSSEL_LISTEN and
-// DROSSEL_UPSTREAM.
+// Policy is the text of the policy file, without a gateway section.
 //
 //go:embed policy.yaml
 var Policy string

@@ -136,12 +136,12 @@ func (c *cast) startGateway(ctx context.Context, binary, upstream string, progre
 		return "", err
 	}
 	file := filepath.Join(c.directory, "policy.yaml")
-	if err := os.WriteFile(file, []byte(example.Policy), 0o600); err != nil {
+	text := fmt.Sprintf("gateway: {listen: %q, upstream: %q}\n\n%s", address, "http://"+upstream, example.Policy)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return "", err
 	}
 	var log bytes.Buffer
 	child := exec.CommandContext(ctx, binary, "serve", file)
-	child.Env = append(os.Environ(), "DROSSEL_LISTEN="+address, "DROSSEL_UPSTREAM=http://"+upstream)
 	child.Stdout, child.Stderr = &log, &log
 	if err := c.start(child); err != nil {
 		return "", err
