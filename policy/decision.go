@@ -167,10 +167,11 @@ func (d *Decision) conclude() {
 
 // Binding returns the index of the check that the response fields are about, among
 // those that may be shown: of a denial the denying one with the longest wait; else,
-// of those that cost something, the one that fits the fewest further requests like
-// this one, then with the longest reset, then the first. It is -1 if none is shown.
+// of those that cost something (of all if none does), the one that fits the fewest
+// further requests like this one, then with the longest reset, then the first. It
+// is -1 if none is shown.
 func (d *Decision) Binding() int {
-	binding, fewest := -1, int64(math.MaxInt64)
+	binding, fewest, costs := -1, int64(math.MaxInt64), false
 	for i := range d.Batch.Checks {
 		c := &d.Batch.Checks[i]
 		switch {
@@ -179,11 +180,13 @@ func (d *Decision) Binding() int {
 			if !c.Allowed && (binding < 0 || c.RetryAfter > d.Batch.Checks[binding].RetryAfter) {
 				binding = i
 			}
-		case c.Cost > 0:
-			fits := c.Remaining / c.Cost
-			if binding < 0 || fits < fewest || fits == fewest && c.ResetAfter > d.Batch.Checks[binding].ResetAfter {
+		case c.Cost > 0 || !costs:
+			fits := c.Remaining / max(c.Cost, 1)
+			first := binding < 0 || c.Cost > 0 && !costs
+			if first || fits < fewest || fits == fewest && c.ResetAfter > d.Batch.Checks[binding].ResetAfter {
 				binding, fewest = i, fits
 			}
+			costs = costs || c.Cost > 0
 		}
 	}
 	return binding

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -132,11 +133,27 @@ func patternHost(host string) (string, *patternError) {
 		return "", &patternError{"a host has no wildcards", "write one route for each host, or none to match every host"}
 	case strings.Contains(host, ":") && !strings.HasPrefix(host, "["), strings.Contains(host, "]:"):
 		return "", &patternError{"a host has no port: requests are matched without it", "leave out the colon and what follows it"}
-	case strings.ContainsAny(host, " \t%;?#@\\"):
-		return "", &patternError{fmt.Sprintf("%q is not a host", clip(host)), "a pattern is [METHOD ][HOST]/path, such as GET /api/"}
 	}
 	req := identity.Request{Host: host}
-	return req.Hostname(), nil
+	name := req.Hostname()
+	if host != "" && !isHost(name) {
+		return "", &patternError{fmt.Sprintf("%q is not a host", clip(host)), "a pattern is [METHOD ][HOST]/path, such as GET /api/; a host is written as requests carry it"}
+	}
+	return name, nil
+}
+
+func isHost(s string) bool {
+	if inside, ok := strings.CutPrefix(s, "["); ok {
+		inside, ok = strings.CutSuffix(inside, "]")
+		addr, err := netip.ParseAddr(inside)
+		return ok && err == nil && addr.Is6() && addr.Zone() == ""
+	}
+	for label := range strings.SplitSeq(s, ".") {
+		if label == "" || strings.ContainsFunc(label, func(c rune) bool { return !nameRune(c) }) {
+			return false
+		}
+	}
+	return true
 }
 
 // parsePath reads the path of a pattern, which begins with a slash.

@@ -185,6 +185,15 @@ func slowClean(path string) string {
 	return strings.TrimSuffix(path, "/")
 }
 
+// latin1 makes each byte a character, for package regexp knows no others.
+func latin1(s string) string {
+	var b strings.Builder
+	for _, c := range []byte(s) {
+		b.WriteRune(rune(c))
+	}
+	return b.String()
+}
+
 // rank returns how r matches: one character for each place, "0" the most specific.
 func (r *slowRoute) rank(method, host, path string) (rank string, ok bool) {
 	if r.host != "" && r.host != host {
@@ -199,13 +208,13 @@ func (r *slowRoute) rank(method, host, path string) (rank string, ok bool) {
 		if s == "{}" {
 			expr += "/[^/]+"
 		} else {
-			expr += "/" + regexp.QuoteMeta(s)
+			expr += "/" + regexp.QuoteMeta(latin1(s))
 		}
 	}
 	if r.subtree {
 		expr += "(/.*)?"
 	}
-	if !regexp.MustCompile("(?s)" + expr + "$").MatchString(path) {
+	if !regexp.MustCompile("(?s)" + expr + "$").MatchString(latin1(path)) {
 		return "", false
 	}
 	for i := range segments {

@@ -65,7 +65,7 @@ func TestGoodFiles(t *testing.T) {
 
 const wantMark = "# want:\n"
 
-func readGolden(t *testing.T, file string) (src, want string) {
+func readGolden(t testing.TB, file string) (src, want string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -136,4 +136,13 @@ func summary(p *policy.Policy) string {
 		fmt.Fprintln(&b)
 	}
 	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func goldenFiles(t testing.TB) []string {
+	t.Helper()
+	files, err := filepath.Glob("testdata/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no files", err)
+	}
+	return files
 }

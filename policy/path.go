@@ -1,6 +1,9 @@
 package policy
 
-import "strings"
+import (
+	"strings"
+	"unicode/utf8"
+)
 
 // cleanPath returns the normal form of a path that routes are matched by:
 // percent-decoded once, where an invalid escape stays; without ;parameters, then
@@ -78,7 +81,10 @@ func decode(s string) string {
 
 // escape writes a segment so that a pattern can hold it.
 func escape(segment string) string {
-	unsafe := func(c byte) bool { return c <= ' ' || c == 0x7f || strings.IndexByte("%{}?#;", c) >= 0 }
+	valid := utf8.ValidString(segment)
+	unsafe := func(c byte) bool {
+		return c <= ' ' || c == 0x7f || c > 0x7f && !valid || strings.IndexByte("%{}?#;", c) >= 0
+	}
 	var b strings.Builder
 	for i := range len(segment) {
 		if c := segment[i]; unsafe(c) {

@@ -16,6 +16,7 @@ import (
 type reader struct {
 	policy   *Policy
 	problems Problems
+	lines    int // of the file
 
 	badAttributes map[string]bool // declared, but wrong: no second problem where they are used
 	limits        map[string]*Limit
@@ -34,9 +35,9 @@ func (r *reader) warnf(at *node, code, hint, format string, args ...any) {
 }
 
 func (r *reader) report(at *node, p Problem) {
-	p.File = r.policy.Name
+	p.File, p.Text, p.Hint = r.policy.Name, clipTo(p.Text, 400), clipTo(p.Hint, 400)
 	if at != nil {
-		p.Line, p.Column = at.line, at.column
+		p.Line, p.Column = min(at.line, r.lines), at.column // the lexer can count lines that are not there
 	}
 	r.problems = append(r.problems, p)
 }
@@ -223,11 +224,13 @@ func identityErrors(err error, see func(*identity.Error)) {
 }
 
 // clip keeps messages short whatever the file holds.
-func clip(s string) string {
-	if len(s) <= 80 {
+func clip(s string) string { return clipTo(s, 80) }
+
+func clipTo(s string, most int) string {
+	if len(s) <= most {
 		return s
 	}
-	return strings.ToValidUTF8(s[:77], "") + "..."
+	return strings.ToValidUTF8(s[:most-3], "") + "..."
 }
 
 func validName(s string) bool {

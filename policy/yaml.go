@@ -48,13 +48,14 @@ type entry struct{ key, value *node }
 
 // parseYAML reads one document into nodes. What it cannot read is one problem.
 func (r *reader) parseYAML(src []byte) *node {
-	switch {
-	case len(src) > maxFile:
+	if len(src) > maxFile {
 		r.errorf(nil, "a policy of a thousand routes has less than a tenth of that", "the file has %d bytes, more than %d", len(src), maxFile)
 		return nil
 	}
 	src = bytes.TrimPrefix(src, []byte("\xef\xbb\xbf"))
 	src = bytes.ReplaceAll(src, []byte("\r\n"), []byte("\n"))
+	src = bytes.ReplaceAll(src, []byte("\r"), []byte("\n"))
+	r.lines = bytes.Count(src, []byte("\n")) + 1
 	tokens, ok := r.tokenize(string(src))
 	if !ok || !r.checkTokens(tokens) {
 		return nil
