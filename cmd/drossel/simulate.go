@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -30,8 +29,8 @@ func (p *program) simulateCommand() *cobra.Command {
 standard input) as a server with this policy would have decided it then, and reports who would have
 been denied. Lines may be out of order. Lines that cannot be read are counted and named.
 
-WOULD NEED is the least limit that would have let all requests of a key pass: of the key that needed
-most, and of the one that only one key in a hundred exceeds.`,
+WOULD NEED is the least limit that would have let all requests of a key pass, at the limit's own rate
+or at its own burst: of the worst key, and of the one that only one key in a hundred exceeds.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, logs := splitPolicy(args)
 			if len(logs) == 0 {
@@ -123,11 +122,18 @@ func unreadable(r *simulate.Report) string {
 			text += " and " + number(more) + " more"
 		}
 		if len(r.Files) > 1 {
-			text = f.Name + ": " + text
+			text = fileName(f) + ": " + text
 		}
 		files = append(files, text)
 	}
 	return "; " + plural(r.Unreadable, "line") + " unreadable (" + strings.Join(files, "; ") + ")"
+}
+
+func fileName(f simulate.File) string {
+	if f.Name == "-" {
+		return "stdin"
+	}
+	return f.Name
 }
 
 func (p *program) printClasses(classes []simulate.Class) {
@@ -155,28 +161,24 @@ func (p *program) printLimits(limits []simulate.Limit) {
 	if len(limits) == 0 {
 		return
 	}
-	t := newTable("LIMIT", "RATE", ">DENIED", ">KEYS", "WOULD NEED (p99 key / worst key)", "")
+	t := newTable("LIMIT", "RATE", ">DENIED", ">KEYS", "P99 KEY WOULD NEED", "WORST KEY WOULD NEED", "")
 	for _, l := range limits {
 		if !l.Simulated {
 			t.add(l.Name, l.Rate, "-", "-", "not simulated")
 			continue
 		}
-		t.add(l.Name, l.Rate, number(l.Denied), number(l.KeysDenied), wouldNeed(l), remark(l))
+		t.add(l.Name, l.Rate, number(l.Denied), number(l.KeysDenied), wouldNeed(l.P99), wouldNeed(l.Worst), remark(l))
 	}
 	t.print(p.stdout, "")
 	p.printf("\n")
 }
 
-func wouldNeed(l simulate.Limit) string {
-	if l.P99 == nil {
+// wouldNeed tells both ways out where there are two.
+func wouldNeed(n *simulate.Need) string {
+	switch {
+	case n == nil:
 		return "-"
-	}
-	return needText(l.P99) + " / " + needText(l.Worst)
-}
-
-// needText tells both ways out where there are two.
-func needText(n *simulate.Need) string {
-	if n.AtBurst == "" {
+	case n.AtBurst == "":
 		return n.AtRate
 	}
 	return n.AtRate + " or " + n.AtBurst
@@ -204,7 +206,11 @@ func (p *program) printMostDenied(keys []simulate.Key) {
 		if k.Crawler {
 			agents = "a crawler? " + agents
 		}
-		t.add(strings.TrimPrefix(k.Key, "ip="), number(k.Denied)+" of "+number(k.Requests), k.Limit, agents)
+		limit := k.Limit
+		if k.ShadowDenied > 0 {
+			limit += " (in shadow: " + number(k.ShadowDenied) + ")"
+		}
+		t.add(strings.TrimPrefix(k.Key, "ip="), number(k.Denied+k.ShadowDenied)+" of "+number(k.Requests), limit, agents)
 	}
 	t.print(p.stdout, "  ")
 	p.printf("\n")
@@ -223,7 +229,7 @@ func (p *program) printGaps(r *simulate.Report) {
 	for _, g := range r.CountedBy {
 		p.printf("Counted by %s: %s (%s)\n", g.By, g.Limit, g.Why)
 	}
-	for _, note := range slices.Clone(r.Notes) {
+	for _, note := range r.Notes {
 		p.printf("Note: %s\n", note)
 	}
 }

@@ -9,8 +9,17 @@ import (
 
 // An arrival is one request as one limit saw it.
 type arrival struct {
-	time int64 // microseconds since the epoch
-	cost int64
+	time     int64 // microseconds since the epoch
+	cost     int64
+	returned bool // it had to fit, but its outcome gave the cost back at once
+}
+
+// kept is what the arrival cost in the end.
+func (a arrival) kept() int64 {
+	if a.returned {
+		return 0
+	}
+	return a.cost
 }
 
 // needOf returns a function that finds the least number that would have let all arrivals of one key
@@ -77,10 +86,10 @@ func needBurst(l drossel.Limit, arrivals []arrival) int64 {
 		if i > 0 {
 			owed = owed.pay(uint64(a.time-arrivals[i-1].time), n, p)
 		}
-		owed.units += a.cost
-		if most.less(owed) {
-			most = owed
+		if peak := (debt{owed.units + a.cost, owed.parts}); most.less(peak) {
+			most = peak
 		}
+		owed.units += a.kept()
 	}
 	most = most.pay(uint64(l.MaxWait.Microseconds()), n, p)
 	if most.parts > 0 {
@@ -126,8 +135,8 @@ func needFixed(period int64, first bool, arrivals []arrival) int64 {
 				start -= a.time % period
 			}
 		}
-		count += a.cost
-		most = max(most, count)
+		most = max(most, count+a.cost)
+		count += a.kept()
 	}
 	return max(1, most)
 }
@@ -138,10 +147,10 @@ func needLog(period int64, arrivals []arrival) int64 {
 	oldest := 0
 	for _, a := range arrivals {
 		for ; arrivals[oldest].time <= a.time-period; oldest++ {
-			sum -= arrivals[oldest].cost
+			sum -= arrivals[oldest].kept()
 		}
-		sum += a.cost
-		most = max(most, sum)
+		most = max(most, sum+a.cost)
+		sum += a.kept()
 	}
 	return max(1, most)
 }
@@ -155,13 +164,13 @@ func needCounter(period int64, arrivals []arrival) int64 {
 		case bucket != start:
 			start, current, previous = bucket, 0, 0
 		}
-		current += a.cost
 		hi, lo := bits.Mul64(uint64(previous), uint64(period-(a.time-start)))
 		fading, parts := bits.Div64(hi, lo, uint64(period))
 		if parts > 0 {
 			fading++
 		}
-		most = max(most, current+int64(fading))
+		most = max(most, current+a.cost+int64(fading))
+		current += a.kept()
 	}
 	return max(1, most)
 }
@@ -183,6 +192,8 @@ func needCalendar(l drossel.Limit) func([]arrival) int64 {
 			batch.Checks[0] = drossel.Check{Budget: budget, Cost: a.cost}
 			_ = store.TakeAt(&batch, a.time) // neither for a valid batch
 			most = max(most, drossel.MaxQuota-batch.Checks[0].Remaining)
+			batch.Checks[0].Final = a.kept()
+			_ = store.SettleAt(&batch, a.time)
 		}
 		return most
 	}

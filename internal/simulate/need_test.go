@@ -28,17 +28,16 @@ func TestWouldNeedIsTheLeast(t *testing.T) {
 				t.Fatal(err)
 			}
 			rapid.Check(t, func(t *rapid.T) {
-				times := drawTimes(t)
-				cost := rapid.SampledFrom([]int64{1, 1, 3}).Draw(t, "cost")
-				worst := worstNeed(t, limit, cost, times)
-				tryNeed(t, worst.AtRate, worst.Number, cost, times, func(n int64) drossel.Limit {
+				traffic := drawTraffic(t)
+				worst := worstNeed(t, limit, traffic)
+				tryNeed(t, worst.AtRate, worst.Number, traffic, func(n int64) drossel.Limit {
 					if limit.Algorithm == drossel.TokenBucket {
 						return limit.WithBurst(n)
 					}
 					return withQuota(limit, n)
 				})
 				if worst.AtBurst != "" {
-					tryNeed(t, worst.AtBurst, worst.Quota, cost, times, func(n int64) drossel.Limit { return withQuota(limit, n) })
+					tryNeed(t, worst.AtBurst, worst.Quota, traffic, func(n int64) drossel.Limit { return withQuota(limit, n) })
 				}
 			})
 		})
@@ -46,16 +45,16 @@ func TestWouldNeedIsTheLeast(t *testing.T) {
 }
 
 // tryNeed checks that the limit with the number need lets all pass and that one less does not.
-func tryNeed(t *rapid.T, text string, need, cost int64, times []time.Time, with func(int64) drossel.Limit) {
+func tryNeed(t *rapid.T, text string, need int64, traffic traffic, with func(int64) drossel.Limit) {
 	t.Helper()
 	enough, err := drossel.ParseLimit(text)
 	if err != nil || enough != with(need) {
 		t.Fatalf("would need %q (%v), which is not %v", text, err, with(need))
 	}
-	if n := denials(t, enough, cost, times); n > 0 {
-		t.Fatalf("%v denies %d of %d", enough, n, len(times))
+	if n := denials(t, enough, traffic); n > 0 {
+		t.Fatalf("%v denies %d of %d", enough, n, len(traffic.times))
 	}
-	if less := with(need - 1); need > 1 && denials(t, less, cost, times) == 0 {
+	if less := with(need - 1); need > 1 && denials(t, less, traffic) == 0 {
 		t.Fatalf("needs %v, but %v denies nothing", enough, less)
 	}
 }
@@ -65,8 +64,31 @@ func withQuota(l drossel.Limit, quota int64) drossel.Limit {
 	return l
 }
 
+// traffic is the requests of one client. Where outcomes count, those with status 401 are charged.
+type traffic struct {
+	times    []time.Time
+	statuses []int
+	cost     int64
+	outcomes bool
+}
+
+// drawTraffic makes up times with fractions of seconds, around a change of clocks and an end of month.
+func drawTraffic(t *rapid.T) traffic {
+	gaps := rapid.SampledFrom([]time.Duration{
+		0, 0, time.Microsecond, 300 * time.Millisecond, 700 * time.Millisecond, time.Second, 2 * time.Second, 3 * time.Second, time.Hour, 20 * time.Hour,
+	})
+	x := traffic{cost: rapid.SampledFrom([]int64{1, 1, 3}).Draw(t, "cost"), outcomes: rapid.Bool().Draw(t, "outcomes")}
+	at := time.Date(2026, time.March, 28, 21, 0, 0, 0, time.UTC).Add(time.Duration(rapid.IntRange(0, 5_000_000).Draw(t, "start")) * time.Microsecond)
+	for _, gap := range rapid.SliceOfN(gaps, 1, 30).Draw(t, "gaps") {
+		at = at.Add(gap)
+		x.times = append(x.times, at)
+		x.statuses = append(x.statuses, rapid.SampledFrom([]int{200, 401}).Draw(t, "status"))
+	}
+	return x
+}
+
 // denials counts the requests that a limit denies.
-func denials(t *rapid.T, l drossel.Limit, cost int64, times []time.Time) int {
+func denials(t *rapid.T, l drossel.Limit, x traffic) int {
 	t.Helper()
 	budget, err := drossel.NewBudget("tried", l)
 	if err != nil {
@@ -74,9 +96,15 @@ func denials(t *rapid.T, l drossel.Limit, cost int64, times []time.Time) int {
 	}
 	store := drossel.NewMemory(nil)
 	n := 0
-	for _, at := range times {
-		batch := drossel.Batch{Checks: []drossel.Check{{Budget: budget, Cost: cost}}}
+	for i, at := range x.times {
+		batch := drossel.Batch{Checks: []drossel.Check{{Budget: budget, Cost: x.cost, Final: x.cost}}}
 		if err := store.TakeAt(&batch, at.UnixMicro()); err != nil {
+			t.Fatal(err)
+		}
+		if x.outcomes && x.statuses[i] != 401 {
+			batch.Checks[0].Final = 0
+		}
+		if err := store.SettleAt(&batch, at.UnixMicro()); err != nil {
 			t.Fatal(err)
 		}
 		if !batch.Allowed {
@@ -86,32 +114,21 @@ func denials(t *rapid.T, l drossel.Limit, cost int64, times []time.Time) int {
 	return n
 }
 
-// drawTimes makes up some requests of one client, with fractions of seconds, around a change of clocks
-// and an end of month.
-func drawTimes(t *rapid.T) []time.Time {
-	gaps := rapid.SampledFrom([]time.Duration{
-		0, 0, time.Microsecond, 300 * time.Millisecond, 700 * time.Millisecond, time.Second, 2 * time.Second, 3 * time.Second, time.Hour, 20 * time.Hour,
-	})
-	at := time.Date(2026, time.March, 28, 21, 0, 0, 0, time.UTC).Add(time.Duration(rapid.IntRange(0, 5_000_000).Draw(t, "start")) * time.Microsecond)
-	var times []time.Time
-	for _, gap := range rapid.SliceOfN(gaps, 1, 30).Draw(t, "gaps") {
-		at = at.Add(gap)
-		times = append(times, at)
-	}
-	return times
-}
-
 // worstNeed simulates the requests and returns what the report says.
-func worstNeed(t *rapid.T, limit drossel.Limit, cost int64, times []time.Time) *simulate.Need {
+func worstNeed(t *rapid.T, limit drossel.Limit, x traffic) *simulate.Need {
 	t.Helper()
-	text := fmt.Sprintf("limits: {one: %v by ip}\nroutes: {/: {limits: [one], cost: %d}}\n", limit, cost)
+	chargeOn := ""
+	if x.outcomes {
+		chargeOn = ", charge_on: [401]"
+	}
+	text := fmt.Sprintf("limits: {one: {rate: %v, by: ip%s}}\nroutes: {/: {limits: [one], cost: %d}}\n", limit, chargeOn, x.cost)
 	p, problems := policy.Parse("policy.yaml", []byte(text))
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}
 	var lines strings.Builder
-	for _, at := range times {
-		fmt.Fprintf(&lines, "192.0.2.1 - - [%s] \"GET / HTTP/1.1\" 200 1\n", at.Format("02/Jan/2006:15:04:05.000000 -0700"))
+	for i, at := range x.times {
+		fmt.Fprintf(&lines, "192.0.2.1 - - [%s] \"GET / HTTP/1.1\" %d 1\n", at.Format("02/Jan/2006:15:04:05.000000 -0700"), x.statuses[i])
 	}
 	log, err := accesslog.Read(t.Context(), []string{"-"}, &accesslog.Options{Stdin: strings.NewReader(lines.String())})
 	if err != nil {

@@ -106,6 +106,8 @@ type Key struct {
 	Key      string `json:"key"` // ip=203.0.113.7, or the hash of what operators may not see
 	Requests int    `json:"requests"`
 	Denied   int    `json:"denied"`
+	// ShadowDenied are requests that would have been denied if the limit were enforced.
+	ShadowDenied int `json:"shadow_denied,omitempty"`
 	// Agents is the number of different user agents; Crawler says that all of them call themselves
 	// one.
 	Agents  int  `json:"user_agents"`

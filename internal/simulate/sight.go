@@ -53,7 +53,7 @@ func inLog(source string, hosts bool) bool {
 type sight struct {
 	blind   bool     // nothing that the key could be made of
 	counted string   // the part of the key that it is counted by, if that is not the first
-	missing []string // what the log does not have: "user", "tenant: header.x-org"
+	missing []string // what the log does not have: "header.x-tenant", or "tenant" if that is told from outside
 }
 
 // see finds out by which part of its key a limit is counted when all that is known is a log.
@@ -98,8 +98,8 @@ func lacks(p *policy.Policy, part string, hosts bool) (lacking []string, verifia
 		if inLog(source, hosts) {
 			continue
 		}
-		if source != name && source != "" {
-			name += " (" + source + ")"
+		if source != "" {
+			name = source
 		}
 		if !slices.Contains(lacking, name) {
 			lacking = append(lacking, name)

@@ -66,6 +66,7 @@ type simulation struct {
 	keys    []keyBook
 	times   []int64 // of the records
 	events  events
+	free    bitset // events whose cost their outcome gave back
 
 	allowed int
 	buffer  []arrival
@@ -79,10 +80,11 @@ type limitBook struct {
 }
 
 type keyBook struct {
-	limit    uint32
-	requests uint32
-	denied   uint32
-	last     uint32 // number of its last event
+	limit        uint32
+	requests     uint32
+	denied       uint32
+	shadowDenied uint32
+	last         uint32 // number of its last event
 }
 
 type classBook struct {
@@ -134,6 +136,10 @@ func (b *bitset) add(n uint32) bool {
 	return added
 }
 
+func (b bitset) has(n uint32) bool {
+	return int(n/64) < len(b) && b[n/64]&(1<<(n%64)) != 0
+}
+
 // prepare looks at what the log has for the limits' keys.
 func (s *simulation) prepare() {
 	for r := range s.log.Records() {
@@ -168,7 +174,7 @@ func (s *simulation) decideAll(ctx context.Context) error {
 		s.store.now = r.Time
 		s.times = append(s.times, r.Time)
 		d := s.limiter.Decide(ctx, &req)
-		s.count(uint32(done), d)
+		s.count(uint32(done), r.Status, d)
 		d.Done(ctx, policy.Outcome{Status: r.Status})
 		if done++; done%progressStep == 0 {
 			s.progress(done, total)
@@ -188,7 +194,7 @@ func (s *simulation) progress(done, total int) {
 }
 
 // count enters one decision into the books.
-func (s *simulation) count(record uint32, d *policy.Decision) {
+func (s *simulation) count(record uint32, status int, d *policy.Decision) {
 	client, ok := s.clients[d.Client.Key]
 	if !ok {
 		client = uint32(len(s.clients))
@@ -209,7 +215,7 @@ func (s *simulation) count(record uint32, d *policy.Decision) {
 		c.deny(client, s.times[record], d.RetryAfter)
 	}
 	for i := range d.Batch.Checks {
-		s.countCheck(record, d.Limits[i], &d.Batch.Checks[i])
+		s.countCheck(record, status, d.Limits[i], &d.Batch.Checks[i])
 	}
 }
 
@@ -224,7 +230,7 @@ func (c *classBook) deny(client uint32, at int64, wait time.Duration) {
 	c.LongestWait = max(c.LongestWait, Seconds(wait))
 }
 
-func (s *simulation) countCheck(record uint32, limit *policy.Limit, c *drossel.Check) {
+func (s *simulation) countCheck(record uint32, status int, limit *policy.Limit, c *drossel.Check) {
 	i, ok := s.byLimit[limit]
 	if !ok {
 		i = s.learn(limit)
@@ -241,17 +247,20 @@ func (s *simulation) countCheck(record uint32, limit *policy.Limit, c *drossel.C
 	}
 	k := &s.keys[n]
 	k.last = s.events.add(event{record: record, cost: uint32(c.Cost), before: k.last})
+	if limit.ChargeOn != nil && !slices.Contains(limit.ChargeOn, status) {
+		s.free.add(k.last)
+	}
 	k.requests++
 	l.requests++
 	switch {
 	case c.Allowed:
-		return
 	case c.Shadow:
+		k.shadowDenied++
 		l.shadowDenied++
 	default:
+		k.denied++
 		l.denied++
 	}
-	k.denied++
 }
 
 // learn finds the number of a limit that a route holds in a copy of its own.
@@ -329,7 +338,7 @@ func (s *simulation) limit(i int) Limit {
 	var needs, rates []int64
 	for n := range maps.Values(book.keys) {
 		k := &s.keys[n]
-		if k.denied > 0 {
+		if k.denied+k.shadowDenied > 0 {
 			l.KeysDenied++
 		}
 		if find == nil {
@@ -341,7 +350,7 @@ func (s *simulation) limit(i int) Limit {
 		switch {
 		case units > size(p.Budget.Limit()):
 			rates = append(rates, needRate(p.Budget.Limit(), arrivals))
-		case units*10 >= size(p.Budget.Limit())*9:
+		case units*10 >= size(p.Budget.Limit())*9 && units > largest(arrivals):
 			l.Near++
 		}
 	}
@@ -355,6 +364,15 @@ func (s *simulation) limit(i int) Limit {
 	l.P99 = needText(p.Budget.Limit(), needs, rates, p99)
 	l.Worst = needText(p.Budget.Limit(), needs, rates, len(needs)-1)
 	return l
+}
+
+// largest returns the highest cost of one arrival: what any limit must hold.
+func largest(arrivals []arrival) int64 {
+	cost := int64(0)
+	for _, a := range arrivals {
+		cost = max(cost, a.cost)
+	}
+	return cost
 }
 
 // size is the number that needs are compared with: the burst or the quota.
@@ -381,7 +399,7 @@ func (s *simulation) arrivals(k *keyBook) []arrival {
 	s.buffer = s.buffer[:0]
 	for n := k.last; n != 0; {
 		e := s.events.at(n)
-		s.buffer = append(s.buffer, arrival{s.times[e.record], int64(e.cost)})
+		s.buffer = append(s.buffer, arrival{s.times[e.record], int64(e.cost), s.free.has(n)})
 		n = e.before
 	}
 	slices.Reverse(s.buffer)
@@ -400,14 +418,15 @@ type suspect struct {
 func (s *simulation) mostDenied(ctx context.Context) []Key {
 	var denied []suspect
 	for i := range s.keys {
-		if k := &s.keys[i]; k.denied > 0 {
+		if k := &s.keys[i]; k.denied+k.shadowDenied > 0 {
 			denied = append(denied, suspect{book: k, Key: Key{
-				Limit: s.policy.Limits[k.limit].Name, Requests: int(k.requests), Denied: int(k.denied), Crawler: true,
+				Limit: s.policy.Limits[k.limit].Name, Requests: int(k.requests), Crawler: true,
+				Denied: int(k.denied), ShadowDenied: int(k.shadowDenied),
 			}})
 		}
 	}
 	slices.SortStableFunc(denied, func(a, b suspect) int {
-		return cmp.Or(cmp.Compare(b.Denied, a.Denied), cmp.Compare(a.Requests, b.Requests))
+		return cmp.Or(cmp.Compare(b.Denied+b.ShadowDenied, a.Denied+a.ShadowDenied), cmp.Compare(a.Requests, b.Requests))
 	})
 	denied = denied[:min(len(denied), cmp.Or(s.opts.Top, 10))]
 	s.visit(denied, func(k *suspect, r *accesslog.Record) {

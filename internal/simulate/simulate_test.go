@@ -1,0 +1,75 @@
+package simulate_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/drossel-io/drossel/internal/accesslog"
+	"github.com/drossel-io/drossel/internal/simulate"
+	"github.com/drossel-io/drossel/policy"
+)
+
+const oneLine = `192.0.2.1 - - [17/May/2026:10:00:03 +0000] "GET / HTTP/1.1" 200 1 "-" "-"` + "\n"
+
+func TestRunStopsWithItsContext(t *testing.T) {
+	p, _ := policy.Parse("policy.yaml", []byte(byAddress))
+	log, err := accesslog.Read(t.Context(), []string{"-"}, &accesslog.Options{Stdin: strings.NewReader(strings.Repeat(oneLine, 50_000))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	decided := 0
+	_, err = simulate.Run(ctx, p, log, &simulate.Options{Observe: func(*policy.Decision) {
+		if decided++; decided == 100 {
+			cancel()
+		}
+	}})
+	if !errors.Is(err, context.Canceled) || decided == 50_000 {
+		t.Errorf("Run = %v after %d decisions, want %v before the end", err, decided, context.Canceled)
+	}
+}
+
+func TestRunReportsProgress(t *testing.T) {
+	var done []int
+	run(t, byAddress, strings.Repeat(oneLine, 40_000), &simulate.Options{Progress: func(n, total int) {
+		if total != 40_000 {
+			t.Errorf("total %d, want 40000", total)
+		}
+		done = append(done, n)
+	}})
+	if len(done) < 3 || !slices.IsSorted(done) || done[len(done)-1] != 40_000 {
+		t.Errorf("progress %v, want some steps up to 40000", done)
+	}
+}
+
+// A limit that the log cannot ask must not deny by another key.
+func TestBlindLimitHasNoVote(t *testing.T) {
+	for _, tt := range []struct{ name, limits, gap, counted string }{
+		{"stands in for the address", "one: 1/h by header.x-tenant", "header.x-tenant is not in the log", ""},
+		{"denies without a key", "one: {rate: 1/h, by: cookie.sid, on_missing: deny}", "cookie.sid is not in the log", ""},
+		{"skips", "one: {rate: 1/h, by: header.a+header.b, on_missing: skip}", "header.a, header.b are not in the log", ""},
+		{"in flight", "one: 1 in flight by ip", "the log does not say how long a request took", ""},
+		{"alternative never used", "one: 1/h by header.x-tenant|ip", "", ""},
+		{"alternative that a server would use", "one: 1/h by user|ip", "", "header.x-user is not in the log"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			text := "identity:\n  trusted_proxies: [10.0.0.0/8]\n  attributes:\n    user: {from: header.x-user, trusted: true}\n" +
+				"limits:\n  " + tt.limits + "\nroutes:\n  /: {limits: [one]}\n"
+			r := run(t, text, strings.Repeat(oneLine, 3), nil)
+			gap, counted, denied := "", "", 2
+			for _, g := range r.NotSimulated {
+				gap, denied = g.Why, 0
+			}
+			for _, g := range r.CountedBy {
+				counted = g.Why
+			}
+			if gap != tt.gap || counted != tt.counted || r.Denied != denied {
+				t.Errorf("%s: not simulated %q, counted by another part %q, %d denied; want %q, %q, %d",
+					tt.limits, gap, counted, r.Denied, tt.gap, tt.counted, denied)
+			}
+		})
+	}
+}
