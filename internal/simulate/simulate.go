@@ -27,7 +27,7 @@ type Options struct {
 }
 
 // Run decides every record of log by p, at the time of the record. The error is the policy's or
-// ctx's.
+// ctx's. Run takes p over: limits that the log cannot ask no longer deny for want of a key.
 func Run(ctx context.Context, p *policy.Policy, log *accesslog.Log, opts *Options) (*Report, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -157,7 +157,21 @@ func (s *simulation) prepare() {
 		s.limits[i].keys = map[string]uint32{}
 		s.sights = append(s.sights, see(s.policy, l, s.hosts))
 		if s.sights[i].blind || l.Budget.Limit().Algorithm == drossel.Concurrency {
-			s.store.mute[l.Budget.Name()] = true
+			s.store.mute[l.Name] = true
+		}
+	}
+	s.excuse(s.policy.Unmatched)
+	for _, r := range s.policy.Routes {
+		s.excuse(r)
+	}
+}
+
+// excuse lets a route's requests pass the muted limits that deny whoever has no key: such a denial
+// does not get as far as the store.
+func (s *simulation) excuse(r *policy.Route) {
+	for _, c := range r.Checks {
+		if s.store.mute[c.Limit.Name] && c.Limit.OnMissing == policy.MissingDeny {
+			c.Limit.OnMissing = policy.MissingSkip
 		}
 	}
 }
@@ -331,7 +345,7 @@ func (s *simulation) limit(i int) Limit {
 	p, book := s.policy.Limits[i], &s.limits[i]
 	l := Limit{
 		Name: p.Name, Rate: p.Budget.Limit().String(), By: p.By,
-		Simulated: !s.store.mute[p.Budget.Name()], Requests: book.requests, Denied: book.denied,
+		Simulated: !s.store.mute[p.Name], Requests: book.requests, Denied: book.denied,
 		ShadowDenied: book.shadowDenied, Keys: len(book.keys),
 	}
 	find := needOf(p.Budget.Limit())
