@@ -1,0 +1,248 @@
+// Package gateway is a reverse proxy in front of one upstream that decides every
+// request by a policy.
+//
+// The request is described as an identity.Request, decided, forwarded, and settled
+// with the upstream's status. Rate-limit fields are added where the upstream has
+// not set its own; its own 429 passes. A denied request does not reach the
+// upstream.
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/drossel-io/drossel"
+	"github.com/drossel-io/drossel/httplimit"
+	"github.com/drossel-io/drossel/identity"
+	"github.com/drossel-io/drossel/policy"
+)
+
+// Options configure a Gateway. Limiter is required.
+type Options struct {
+	Limiter *policy.Limiter
+
+	// Upstream is an http or https URL; nil means the policy's.
+	Upstream *url.URL
+
+	// PreserveHost forwards the Host that the client sent, instead of the
+	// upstream's own. X-Forwarded-Host has the client's either way.
+	PreserveHost bool
+
+	// Drain is how long Serve lets requests end when its context has ended; 0 means
+	// 30 s.
+	Drain time.Duration
+
+	// HeaderTimeout is how long the upstream may take to begin its response; 0 means
+	// a minute.
+	HeaderTimeout time.Duration
+
+	// Dial connects to the upstream; nil dials with a timeout of 5 s.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+	// Log is told when the upstream stops and starts to answer, and at level debug
+	// each failed request, without its fields and its query; nil drops it.
+	Log *slog.Logger
+}
+
+// A Gateway is an http.Handler that limits and forwards. It is safe for concurrent
+// use.
+type Gateway struct {
+	limiter   *policy.Limiter
+	renderer  *httplimit.Renderer
+	preflight *drossel.Limiter // CORS preflights, by address
+
+	upstream     *url.URL
+	upstreamPath bool // the upstream's URL has a path, which comes before the request's
+	preserveHost bool
+	clients      *identity.Attributes
+	trusted      identity.CIDRs
+	stripped     []string // fields that only a trusted proxy may set, beyond the usual ones
+
+	transport *http.Transport
+	buffers   buffers
+	exchanges sync.Pool // of *exchange
+
+	drain time.Duration
+	log   *slog.Logger
+	down  atomic.Bool // the upstream did not answer last
+}
+
+// preflightLimit is what an address may send of CORS preflights, which the policy
+// does not count: far more than browsers do.
+var preflightLimit = drossel.PerSecond(50).WithBurst(200) //nolint:gochecknoglobals // a constant that Go cannot write as one
+
+// New returns the gateway of a policy.
+func New(o Options) (*Gateway, error) {
+	if o.Limiter == nil {
+		return nil, errors.New("gateway: there is no policy to decide by")
+	}
+	p := o.Limiter.Policy()
+	g := &Gateway{
+		limiter:      o.Limiter,
+		renderer:     httplimit.NewRenderer(p, nil),
+		upstream:     o.Upstream,
+		preserveHost: o.PreserveHost,
+		clients:      p.Identity,
+		trusted:      p.Identity.ClientIP().TrustedProxies,
+		stripped:     trustedFields(p.Identity),
+		drain:        o.Drain,
+		log:          o.Log,
+	}
+	if g.upstream == nil {
+		g.upstream = p.Gateway.Upstream
+	}
+	switch {
+	case g.upstream == nil:
+		return nil, errors.New("gateway: there is no upstream (gateway: {upstream: \"http://127.0.0.1:3000\"})")
+	case g.upstream.Scheme != "http" && g.upstream.Scheme != "https", g.upstream.Host == "":
+		return nil, fmt.Errorf("gateway: upstream %q is not an http or https URL with a host", g.upstream.Redacted())
+	}
+	g.upstreamPath = g.upstream.Path != "" && g.upstream.Path != "/"
+	if g.drain <= 0 {
+		g.drain = 30 * time.Second
+	}
+	if g.log == nil {
+		g.log = slog.New(slog.DiscardHandler)
+	}
+	var err error
+	if g.preflight, err = drossel.New(preflightLimit, nil); err != nil {
+		return nil, err
+	}
+	g.transport = newTransport(o)
+	g.exchanges.New = func() any { return g.newExchange() }
+	return g, nil
+}
+
+// ServeHTTP decides a request and forwards it if it is allowed.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if ambiguous(r) {
+		closing(w)
+		writeProblem(w, r.Method, problemLength)
+		return
+	}
+	e := g.exchanges.Get().(*exchange) //nolint:errcheck,forcetypeassert // nothing else is stored
+	defer e.end()                      // the copying of a body ends with a panic if the client or the upstream is gone
+	e.request = identity.FromHTTP(r)
+	if httplimit.Preflight(r) {
+		e.servePreflight(w, r)
+		return
+	}
+	e.serve(w, r)
+}
+
+// An exchange is one request on its way to the upstream and back. It has a
+// ReverseProxy whose hooks know it, and both are used again: that is cheaper than
+// a copy of the request with a context to find the decision in.
+type exchange struct {
+	gateway  *Gateway
+	proxy    httputil.ReverseProxy
+	request  identity.Request
+	decision *policy.Decision // nil for a preflight
+	body     *requestBody     // nil if there is none
+	stop     func()           // ends the renewal of a place in flight
+	outcome  policy.Outcome
+}
+
+func (g *Gateway) newExchange() *exchange {
+	e := &exchange{gateway: g}
+	e.proxy = httputil.ReverseProxy{
+		Rewrite:        e.rewrite,
+		ModifyResponse: e.modifyResponse,
+		ErrorHandler:   e.fail,
+		Transport:      g.transport,
+		BufferPool:     &g.buffers,
+		ErrorLog:       slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
+	}
+	return e
+}
+
+func (e *exchange) serve(w http.ResponseWriter, r *http.Request) {
+	g := e.gateway
+	d := g.limiter.Decide(r.Context(), &e.request)
+	e.decision = d
+	switch {
+	case !d.Allowed:
+		e.outcome.Status = d.Status
+		g.renderer.Deny(w, r.Method, d)
+	case r.Method == http.MethodConnect || r.Method == http.MethodTrace:
+		closing(w)
+		e.answer(w, r, problemMethod)
+	case !hold(r.Context(), d.Delay):
+		e.outcome.Err = r.Context().Err()
+		e.answer(w, r, problemHeld)
+	default:
+		e.stop = httplimit.KeepPlace(r.Context(), d)
+		e.proxy.ServeHTTP(w, r)
+	}
+}
+
+// servePreflight forwards a CORS preflight, which has no credentials to count it
+// by and whose cost the request that follows pays.
+func (e *exchange) servePreflight(w http.ResponseWriter, r *http.Request) {
+	g := e.gateway
+	d, err := g.preflight.Take(r.Context(), g.clients.Client(&e.request).Key)
+	if err == nil && !d.Allowed {
+		g.renderer.Deny(w, r.Method, &policy.Decision{
+			Status: http.StatusTooManyRequests, Code: policy.CodeRateLimited, RetryAfter: d.RetryAfter,
+		})
+		return
+	}
+	e.proxy.ServeHTTP(w, r)
+}
+
+// answer answers in the upstream's place.
+func (e *exchange) answer(w http.ResponseWriter, r *http.Request, p problem) {
+	e.outcome.Status = p.Status
+	if e.decision != nil {
+		p.ID = e.decision.Batch.ID.String()
+		e.gateway.renderer.AddFields(w.Header(), e.decision)
+	}
+	writeProblem(w, r.Method, p)
+}
+
+// end settles the decision and gives the exchange back.
+func (e *exchange) end() {
+	if e.stop != nil {
+		e.stop()
+	}
+	if e.decision != nil {
+		// What is charged is settled even if the client is gone.
+		e.decision.Done(context.Background(), e.outcome)
+	}
+	e.request, e.decision, e.body, e.stop, e.outcome = identity.Request{}, nil, nil, nil, policy.Outcome{}
+	e.gateway.exchanges.Put(e)
+}
+
+// modifyResponse sees the head of the upstream's response.
+func (e *exchange) modifyResponse(res *http.Response) error {
+	e.outcome.Status = res.StatusCode
+	e.gateway.answers()
+	if e.decision != nil {
+		e.gateway.renderer.AddFields(res.Header, e.decision)
+	}
+	return nil
+}
+
+// hold waits for d; false if the request ended first.
+func hold(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

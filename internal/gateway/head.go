@@ -1,0 +1,128 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+)
+
+// A request that has both Content-Length and Transfer-Encoding is how requests are
+// smuggled past a proxy that reads the other one. Package net/http takes the latter
+// and forgets that the former was there, so a connection remembers the bytes of the
+// head that was read last.
+
+// A headListener's connections remember heads.
+type headListener struct{ net.Listener }
+
+// Accept implements net.Listener.
+func (l headListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &headConn{Conn: conn}, nil
+}
+
+const (
+	// readBuffer is the size of the buffer that package net/http reads a connection
+	// through: larger reads are of bodies, and no more than this has been read beyond
+	// a head when its handler begins.
+	readBuffer = 4096
+
+	// longestHead is the longest head with what may have been read beyond it.
+	longestHead = maxRequestHead + 3*readBuffer
+)
+
+// A headConn remembers what was read.
+type headConn struct {
+	net.Conn
+
+	mu   sync.Mutex // guards last: package net/http reads on while a handler runs
+	last []byte
+}
+
+// Read implements net.Conn.
+func (c *headConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 && len(p) <= readBuffer {
+		c.remember(p[:n])
+	}
+	return n, err
+}
+
+func (c *headConn) remember(p []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.last)+len(p) > 2*longestHead {
+		c.keep(longestHead)
+	}
+	c.last = append(c.last, p...)
+}
+
+// keep forgets all but the last n bytes. c.mu is held.
+func (c *headConn) keep(n int) {
+	if len(c.last) > n {
+		c.last = c.last[:copy(c.last, c.last[len(c.last)-n:])]
+	}
+}
+
+// began is called when the handler of r begins. It reports whether the head of r
+// has both fields, and forgets the head.
+func (c *headConn) began(r *http.Request) (both bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(r.TransferEncoding) > 0 {
+		both = hasLength(c.last, r.Method+" "+r.RequestURI+" "+r.Proto)
+	}
+	c.keep(readBuffer)
+	return both
+}
+
+// hasLength reports whether a head that begins with line has a Content-Length.
+// What follows the head may look like another one: each of them counts, so that
+// none can hide the first.
+func hasLength(read []byte, line string) bool {
+	for {
+		i := bytes.Index(read, []byte(line))
+		if i < 0 {
+			return false
+		}
+		read = read[i+len(line):]
+		_, fields, _ := bytes.Cut(read, []byte("\n"))
+		for field := range bytes.Lines(fields) {
+			if len(bytes.TrimRight(field, "\r\n")) == 0 {
+				break
+			}
+			if name, _, ok := bytes.Cut(field, []byte(":")); ok && bytes.EqualFold(name, []byte("Content-Length")) {
+				return true
+			}
+		}
+	}
+}
+
+// ReadFrom passes on what lets the kernel copy between connections.
+func (c *headConn) ReadFrom(r io.Reader) (int64, error) { return io.Copy(c.Conn, r) }
+
+// CloseWrite lets package net/http end a connection without a reset.
+func (c *headConn) CloseWrite() error {
+	if conn, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return conn.CloseWrite()
+	}
+	return nil
+}
+
+type headKey struct{}
+
+// withHead is the context of a connection's requests.
+func withHead(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, headKey{}, conn)
+}
+
+// ambiguous reports whether the length of r's body depends on who reads it.
+func ambiguous(r *http.Request) bool {
+	conn, ok := r.Context().Value(headKey{}).(*headConn)
+	return ok && conn.began(r)
+}

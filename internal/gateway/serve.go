@@ -1,0 +1,69 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// The bounds of a client's connection.
+const (
+	maxRequestHead     = 64 << 10
+	requestHeadTimeout = 10 * time.Second
+	clientIdleTimeout  = 2 * time.Minute
+)
+
+// Serve accepts connections on l until ctx ends, then lets requests end for as
+// long as Options.Drain says, closes what is left, and returns nil. It closes l and
+// returns when no request is running. An error is one of l.
+func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
+	// Requests outlive ctx; this one ends them, upgraded connections too.
+	base, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	var running sync.WaitGroup
+	server := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			running.Add(1)
+			defer running.Done()
+			g.ServeHTTP(w, r)
+		}),
+		ReadHeaderTimeout:            requestHeadTimeout,
+		IdleTimeout:                  clientIdleTimeout,
+		MaxHeaderBytes:               maxRequestHead,
+		DisableGeneralOptionsHandler: true, // "OPTIONS *" is a request as any other
+		BaseContext:                  func(net.Listener) context.Context { return base },
+		ConnContext:                  withHead,
+		ErrorLog:                     slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(headListener{l}) }()
+
+	var err error
+	select {
+	case err = <-served:
+		err = fmt.Errorf("gateway: %w", err)
+		_ = server.Close()
+	case <-ctx.Done():
+		g.shutDown(base, server)
+		<-served
+	}
+	cut()
+	running.Wait()
+	g.transport.CloseIdleConnections()
+	return err
+}
+
+// shutDown lets requests end, for a time.
+func (g *Gateway) shutDown(ctx context.Context, server *http.Server) {
+	ctx, cancel := context.WithTimeout(ctx, g.drain)
+	defer cancel()
+	if err := server.Shutdown(ctx); errors.Is(err, context.DeadlineExceeded) {
+		g.log.LogAttrs(ctx, slog.LevelWarn, "requests were cut off after draining", slog.Duration("drain", g.drain))
+		_ = server.Close()
+	}
+}

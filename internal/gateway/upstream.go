@@ -1,0 +1,175 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// The upstream's connections. A response's head has the bound of a request's, and
+// idle connections are kept for as many requests as come at once: opening them
+// anew is what a proxy spends its time on.
+const (
+	maxResponseHead  = 256 << 10
+	maxIdle          = 4096
+	idleTimeout      = 90 * time.Second
+	dialTimeout      = 5 * time.Second
+	usualHeadTimeout = time.Minute
+)
+
+func newTransport(o Options) *http.Transport {
+	t := &http.Transport{
+		DialContext:            o.Dial,
+		DisableCompression:     true, // the body passes as it is
+		MaxIdleConnsPerHost:    maxIdle,
+		IdleConnTimeout:        idleTimeout,
+		TLSHandshakeTimeout:    dialTimeout,
+		ExpectContinueTimeout:  time.Second,
+		ResponseHeaderTimeout:  o.HeaderTimeout,
+		MaxResponseHeaderBytes: maxResponseHead,
+	}
+	if t.DialContext == nil {
+		t.DialContext = (&net.Dialer{Timeout: dialTimeout}).DialContext
+	}
+	if t.ResponseHeaderTimeout <= 0 {
+		t.ResponseHeaderTimeout = usualHeadTimeout
+	}
+	return t
+}
+
+// Buffers are what bodies are copied through.
+type buffers struct{ pool sync.Pool }
+
+type buffer [32 << 10]byte
+
+// Get returns a buffer.
+func (b *buffers) Get() []byte {
+	if p, ok := b.pool.Get().(*buffer); ok {
+		return p[:]
+	}
+	return new(buffer)[:]
+}
+
+// Put gives a buffer back.
+func (b *buffers) Put(p []byte) { b.pool.Put((*buffer)(p)) }
+
+// fail answers a request to which the upstream had no answer.
+func (e *exchange) fail(w http.ResponseWriter, r *http.Request, err error) {
+	g := e.gateway
+	e.outcome.Err = err
+	if r.Context().Err() != nil { // the client is gone, or the gateway stops
+		g.log.LogAttrs(r.Context(), slog.LevelDebug, "request ended early", slog.String("method", r.Method), slog.String("error", clipped(err)))
+		e.answer(w, r, problemUpstream)
+		e.outcome.Status = 0 // it never reached anybody
+		return
+	}
+	g.log.LogAttrs(r.Context(), slog.LevelDebug, "request failed", slog.String("method", r.Method), slog.String("error", clipped(err)))
+	if e.body != nil && e.body.failed.Load() {
+		closing(w)
+		e.answer(w, r, problemBody)
+		return
+	}
+	if !g.down.Swap(true) {
+		g.log.LogAttrs(r.Context(), slog.LevelError, "upstream does not answer",
+			slog.String("upstream", g.upstream.Redacted()), slog.String("error", clipped(err)))
+	}
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+		e.answer(w, r, problemTimeout)
+		return
+	}
+	e.answer(w, r, problemUpstream)
+}
+
+// A requestBody remembers whether it could be read: if not, that is the client's
+// fault and no failure of the upstream.
+type requestBody struct {
+	io.ReadCloser
+
+	failed atomic.Bool
+}
+
+// Read implements io.Reader.
+func (b *requestBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF { //nolint:errorlint // readers return it as it is
+		b.failed.Store(true)
+	}
+	return n, err
+}
+
+// answers notes that the upstream has answered.
+func (g *Gateway) answers() {
+	if g.down.Load() && g.down.Swap(false) {
+		g.log.LogAttrs(context.Background(), slog.LevelInfo, "upstream answers again", slog.String("upstream", g.upstream.Redacted()))
+	}
+}
+
+// clipped returns the text of an error, which may repeat what a peer has sent.
+func clipped(err error) string {
+	const most = 200
+	text := err.Error()
+	if len(text) > most {
+		return text[:most] + "..."
+	}
+	return text
+}
+
+// A problem is an answer of the gateway's own (RFC 9457).
+type problem struct {
+	Type   string       `json:"type"`
+	Title  string       `json:"title"`
+	Status int          `json:"status"`
+	Detail string       `json:"detail"`
+	ID     string       `json:"id,omitempty"`
+	Error  problemError `json:"error"`
+}
+
+type problemError struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// The gateway's own answers.
+var (
+	problemUpstream = newProblem(http.StatusBadGateway, "UPSTREAM_FAILED", "The upstream did not answer the request.")
+	problemTimeout  = newProblem(http.StatusGatewayTimeout, "UPSTREAM_TIMEOUT", "The upstream did not answer in time.")
+	problemHeld     = newProblem(http.StatusServiceUnavailable, "OVERLOADED", "The time of the request was over before it was its turn.")
+	problemMethod   = newProblem(http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED", "The gateway does not forward CONNECT and TRACE.")
+	problemBody     = newProblem(http.StatusBadRequest, "BAD_REQUEST", "The body of the request cannot be read.")
+	problemLength   = newProblem(http.StatusBadRequest, "BAD_REQUEST", "The request has both Content-Length and Transfer-Encoding.")
+)
+
+func newProblem(status int, code, detail string) problem {
+	return problem{
+		Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail,
+		Error: problemError{Code: code, Message: detail},
+	}
+}
+
+func writeProblem(w http.ResponseWriter, method string, p problem) {
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Type", "application/problem+json")
+	if p.Status == http.StatusMethodNotAllowed {
+		h.Set("Allow", "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT")
+	}
+	w.WriteHeader(p.Status)
+	if method == http.MethodHead {
+		return
+	}
+	text, err := json.Marshal(p)
+	if err != nil { // there is nothing in p that JSON does not have
+		return
+	}
+	_, _ = w.Write(append(text, '\n')) // a client that is gone needs no answer
+}
+
+// closing lets the connection end with this response.
+func closing(w http.ResponseWriter) { w.Header().Set("Connection", "close") }

@@ -1,0 +1,462 @@
+package gateway_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
+	"net/url"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drossel-io/drossel/internal/gateway"
+)
+
+const openPolicy = "routes:\n  /: {limits: [1000000/h by ip]}\n"
+
+// A request whose length depends on who reads it never reaches the upstream, and
+// ends the connection.
+func TestLengthAndChunked(t *testing.T) {
+	reached := atomic.Int64{}
+	s := overTCP(t, gateway.Options{Limiter: parsePolicy(t, openPolicy, nil)}, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		reached.Add(1)
+	})
+	const get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+	const both = "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+	long := "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nPad: " + strings.Repeat("p", 60_000) + "\r\nContent-Length: 3\r\n\r\n0\r\n\r\n"
+	chunked := func(body string) string {
+		return fmt.Sprintf("POST /y HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(body), body)
+	}
+	for _, tt := range []struct {
+		name, send string
+		reached    int64
+	}{
+		{"alone", both, 0},
+		{"any case", strings.Replace(both, "Content-Length", "cONTENT-lENGTH", 1), 0},
+		{"the other order", "POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\nHost: a\r\nContent-Length: 3\r\n\r\n0\r\n\r\n", 0},
+		{"bare line ends", strings.ReplaceAll(both, "\r\n", "\n"), 0},
+		{"a long head", long, 0},
+		{"pipelined behind others", get + get + both + get, 2},
+		{"behind a body", chunked(strings.Repeat("b", 200_000)) + both, 1},
+		{"with a false head behind it", both + "POST /x HTTP/1.1\r\nHost: a\r\n\r\n", 0},
+	} {
+		reached.Store(0)
+		answer := s.raw(tt.send)
+		last := answer[max(0, strings.LastIndex(answer, "HTTP/1.1 ")):]
+		if !strings.HasPrefix(last, "HTTP/1.1 400 ") || !strings.Contains(last, "Connection: close") || reached.Load() != tt.reached {
+			t.Errorf("%s: %d reached the upstream, want %d; the last answer is %.200q", tt.name, reached.Load(), tt.reached, last)
+		}
+	}
+	for name, send := range map[string]string{
+		"length":             "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc",
+		"chunked":            strings.Replace(chunked("abc"), "Host: a", "Host: a\r\nConnection: close", 1),
+		"length in the body": strings.Replace(chunked("\r\nContent-Length: 3\r\n"), "Host: a", "Host: a\r\nConnection: close", 1),
+		"length before":      "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc" + strings.Replace(chunked("abc"), "Host: a", "Host: a\r\nConnection: close", 1),
+	} {
+		if answer := s.raw(send); !strings.HasPrefix(answer, "HTTP/1.1 200 ") || strings.Contains(answer, " 400 ") {
+			t.Errorf("%s: %.100q", name, answer)
+		}
+	}
+}
+
+func TestMethodsNotForwarded(t *testing.T) {
+	s := overTCP(t, gateway.Options{Limiter: parsePolicy(t, openPolicy, nil)}, hello)
+	for _, line := range []string{"TRACE / HTTP/1.1", "CONNECT api.example:443 HTTP/1.1"} {
+		answer := s.raw(line + "\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		if !strings.HasPrefix(answer, "HTTP/1.1 405 ") || !strings.Contains(answer, "\r\nAllow: ") || strings.Contains(answer, "hello") {
+			t.Errorf("%s: %q", line, answer)
+		}
+	}
+}
+
+// The upstream gets the target as the client has sent it.
+func TestTargetUnchanged(t *testing.T) {
+	echo := func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.RequestURI) }
+	s := overTCP(t, gateway.Options{Limiter: parsePolicy(t, openPolicy, nil)}, echo)
+	ask := func(target string) string {
+		answer := s.raw("GET " + target + " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+		_, body, _ := strings.Cut(answer, "\r\n\r\n")
+		return body
+	}
+	for _, target := range []string{
+		"/", "/a/b", "/a//b/../c/.", "//a", "/a%2Fb", "/a%2fb%41", "/a|b", "/a;b=c", "/%zz?x", "/a b"[:2], "/ä", "/a?", "/a??",
+		"/a?b=1;c=2&d=%zz&&=", "/a?q=a+b%20c|d", "/a'(b)!*$&+,=:@", "/a[b]",
+	} {
+		want := target
+		if strings.HasPrefix(target, "/%zz") {
+			want = "400 Bad Request" // no path at all
+		}
+		if got := ask(target); got != want {
+			t.Errorf("%s arrives as %q", target, got)
+		}
+	}
+	if got := ask("http://other.example/x?y"); got != "/x?y" {
+		t.Errorf("an absolute target arrives as %q", got)
+	}
+}
+
+func TestUpstreamPath(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.RequestURI, " ", r.Host) })} //nolint:gosec // nobody is slow here
+	go func() { _ = server.Serve(l) }()
+	defer server.Close()
+	at := &url.URL{Scheme: "http", Host: l.Addr().String(), Path: "/v1"}
+	s := overTCP(t, gateway.Options{Limiter: parsePolicy(t, openPolicy, nil), Upstream: at}, hello)
+	if _, body := s.do("GET", "/a%2Fb?c;d", nil); body != "/v1/a%2Fb?c;d "+at.Host {
+		t.Errorf("arrives as %q", body)
+	}
+	s = overTCP(t, gateway.Options{Limiter: parsePolicy(t, openPolicy, nil), Upstream: at, PreserveHost: true}, hello)
+	if _, body := s.do("GET", "/", nil); body != "/v1/ api.example" {
+		t.Errorf("with the client's host: %q", body)
+	}
+}
+
+// The upstream believes the forwarding fields, so they say what the gateway knows:
+// of a peer that is not trusted nothing else.
+func TestForwardingFields(t *testing.T) {
+	sent := http.Header{
+		"X-Forwarded-For":   {"198.51.100.9", "198.51.100.10"},
+		"X-Forwarded-Host":  {"www.example"},
+		"X-Forwarded-Proto": {"https"},
+		"X-Real-Ip":         {"198.51.100.9"},
+		"Forwarded":         {"for=198.51.100.9"},
+		"X-User-Id":         {"ada"},
+		"Cf-Connecting-Ip":  {"198.51.100.11"},
+	}
+	const attributes = "  attributes: {user: {from: header.x-user-id, trusted: true}}\n"
+	for _, tt := range []struct {
+		name, identity string
+		sent, want     http.Header
+	}{
+		{"untrusted", "  trusted_proxies: [10.0.0.0/8]\n  client_ip_from: cf-connecting-ip\n" + attributes, sent, http.Header{
+			"X-Forwarded-For": {"127.0.0.1"}, "X-Forwarded-Host": {"api.example"}, "X-Forwarded-Proto": {"http"}, "X-Real-Ip": {"127.0.0.1"},
+		}},
+		{"untrusted, listed as of the connection", "  trusted_proxies: [10.0.0.0/8]\n", http.Header{
+			"Connection": {"X-Forwarded-For, X-Real-Ip"}, "X-Forwarded-For": {"198.51.100.9"},
+		}, http.Header{
+			"X-Forwarded-For": {"127.0.0.1"}, "X-Forwarded-Host": {"api.example"}, "X-Forwarded-Proto": {"http"}, "X-Real-Ip": {"127.0.0.1"},
+		}},
+		{"trusted", "  trusted_proxies: [127.0.0.0/8]\n  client_ip_from: x-forwarded-for\n" + attributes, sent, http.Header{
+			"X-Forwarded-For": {"198.51.100.9, 198.51.100.10, 127.0.0.1"}, "X-Forwarded-Host": {"www.example"}, "X-Forwarded-Proto": {"https"},
+			"X-Real-Ip": {"198.51.100.10"}, "Forwarded": {"for=198.51.100.9, for=127.0.0.1;proto=http"}, "X-User-Id": {"ada"}, "Cf-Connecting-Ip": {"198.51.100.11"},
+		}},
+		{"trusted, first", "  trusted_proxies: [127.0.0.0/8]\n  client_ip_from: x-forwarded-for\n", nil, http.Header{
+			"X-Forwarded-For": {"127.0.0.1"}, "X-Forwarded-Host": {"api.example"}, "X-Forwarded-Proto": {"http"}, "X-Real-Ip": {"127.0.0.1"},
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := http.Header{}
+			s := overTCP(t, gateway.Options{Limiter: parsePolicy(t, "identity:\n"+tt.identity+openPolicy, nil)}, func(_ http.ResponseWriter, r *http.Request) {
+				for name, lines := range r.Header {
+					if strings.HasPrefix(name, "X-") || name == "Forwarded" || strings.HasPrefix(name, "Cf-") {
+						got[name] = lines
+					}
+				}
+			})
+			s.do("GET", "/", tt.sent)
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("the upstream sees (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Informational responses, events and trailers pass when they come.
+func TestStreaming(t *testing.T) {
+	next := make(chan bool)
+	s := overTCP(t, gateway.Options{Limiter: parsePolicy(t, openPolicy, nil)}, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Link", "</style.css>; rel=preload")
+		w.WriteHeader(103)
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.Header().Set("Trailer", "Sum")
+		for i := range 3 {
+			fmt.Fprintf(w, "data: %d\n\n", i)
+			_ = http.NewResponseController(w).Flush()
+			<-next
+		}
+		w.Header().Set("Sum", "3")
+	})
+	hints := atomic.Int64{}
+	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got1xxResponse: func(code int, header textproto.MIMEHeader) error {
+		if code == 103 && header.Get("Link") != "" {
+			hints.Add(1)
+		}
+		return nil
+	}})
+	r, _ := http.NewRequestWithContext(ctx, "GET", "http://api.example/", nil)
+	res, err := s.client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body := bufio.NewReader(res.Body)
+	for i := range 3 {
+		line, err := body.ReadString('\n')
+		if _, err2 := body.ReadString('\n'); err != nil || err2 != nil || line != fmt.Sprintf("data: %d\n", i) {
+			t.Fatalf("event %d is %q (%v)", i, line, err)
+		}
+		next <- true
+	}
+	if _, err := body.ReadByte(); err != io.EOF {
+		t.Errorf("behind the events: %v", err)
+	}
+	if hints.Load() != 1 || res.Trailer.Get("Sum") != "3" || res.Header.Get("RateLimit") == "" {
+		t.Errorf("%d early hints, trailers %v, fields %v", hints.Load(), res.Trailer, res.Header)
+	}
+}
+
+// An upgraded connection passes both ways, and ends when the gateway stops.
+func TestUpgrade(t *testing.T) {
+	s := overTCP(t, gateway.Options{Limiter: parsePolicy(t, openPolicy, nil)}, func(w http.ResponseWriter, _ *http.Request) {
+		conn, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_, _ = rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+		_ = rw.Flush()
+		_, _ = io.Copy(conn, rw)
+	})
+	conn, err := net.Dial("tcp", s.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprint(conn, "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+	br := bufio.NewReader(conn)
+	res, err := http.ReadResponse(br, nil)
+	if err != nil || res.StatusCode != 101 || res.Header.Get("RateLimit") == "" {
+		t.Fatalf("%v, %v", res, err)
+	}
+	for _, line := range []string{"one\n", "two\n"} {
+		fmt.Fprint(conn, line)
+		if got, err := br.ReadString('\n'); got != line {
+			t.Errorf("%q came back as %q (%v)", line, got, err)
+		}
+	}
+	s.stop()
+	if _, err := br.ReadByte(); err == nil {
+		t.Error("the connection outlives the gateway")
+	}
+}
+
+func TestUpstreamFails(t *testing.T) {
+	var log syncLog
+	n := &network{}
+	o := gateway.Options{
+		Limiter: parsePolicy(t, openPolicy, nil), Log: log.logger(),
+		Upstream: &url.URL{Scheme: "http", Host: upstreamAddress}, Dial: n.dial, HeaderTimeout: 5 * time.Second,
+	}
+	synctest.Test(t, func(t *testing.T) {
+		front := &network{}
+		s := start(t, o, front.listen("gateway:80"))
+		s.dial, s.address = front.dial, "gateway:80"
+		defer s.close()
+		want := func(path string, status int, code string) {
+			t.Helper()
+			res, body := s.do("GET", path+"?token=secret1", http.Header{"Authorization": {"Bearer secret2"}})
+			var p struct {
+				Status int
+				Detail string
+				ID     string
+				Error  struct{ Code string }
+			}
+			if err := json.Unmarshal([]byte(body), &p); err != nil {
+				t.Fatalf("%v: %s", err, body)
+			}
+			if res.StatusCode != status || p.Status != status || p.Error.Code != code || p.Detail == "" || !strings.HasPrefix(p.ID, "d-") {
+				t.Errorf("%s: status %d, body %s, want %d %s", path, res.StatusCode, body, status, code)
+			}
+			if res.Header.Get("Content-Type") != "application/problem+json" || res.Header.Get("RateLimit") == "" {
+				t.Errorf("%s: fields %v", path, res.Header)
+			}
+		}
+		want("/refused", 502, "UPSTREAM_FAILED")
+		want("/refused", 502, "UPSTREAM_FAILED")
+
+		scripts := map[string]string{
+			"/silent":   "",
+			"/garbage":  "what?\r\n\r\n",
+			"/large":    "HTTP/1.1 200 OK\r\nPad: " + strings.Repeat("p", 300<<10) + "\r\n\r\n",
+			"/lengths":  "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+			"/finished": "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+		}
+		l := n.listen(upstreamAddress)
+		var running sync.WaitGroup
+		running.Go(func() { serveScripts(l, scripts, &running) })
+		want("/silent", 504, "UPSTREAM_TIMEOUT")
+		want("/garbage", 502, "UPSTREAM_FAILED")
+		want("/large", 502, "UPSTREAM_FAILED")
+		want("/lengths", 502, "UPSTREAM_FAILED")
+		if res, body := s.do("GET", "/finished", nil); res.StatusCode != 200 || body != "ok" {
+			t.Errorf("status %d, body %q", res.StatusCode, body)
+		}
+		_ = l.Close()
+		s.close()
+		running.Wait()
+	})
+	text := log.String()
+	if strings.Contains(text, "secret") {
+		t.Errorf("the log repeats secrets:\n%s", text)
+	}
+	if strings.Count(text, "upstream does not answer") != 1 || strings.Count(text, "upstream answers again") != 1 {
+		t.Errorf("the upstream went once and came once:\n%s", text)
+	}
+}
+
+// serveScripts answers each request with the bytes for its path.
+func serveScripts(l net.Listener, scripts map[string]string, running *sync.WaitGroup) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		running.Go(func() {
+			defer conn.Close()
+			r, err := http.ReadRequest(bufio.NewReader(conn))
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(conn, scripts[r.URL.Path])
+			_, _ = io.Copy(io.Discard, conn)
+		})
+	}
+}
+
+// A body that cannot be read is the client's fault.
+func TestBadBody(t *testing.T) {
+	var log syncLog
+	s := overTCP(t, gateway.Options{Limiter: parsePolicy(t, openPolicy, nil), Log: log.logger()}, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+	})
+	answer := s.raw("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n")
+	if !strings.HasPrefix(answer, "HTTP/1.1 400 ") || strings.Contains(log.String(), "does not answer") {
+		t.Errorf("%.100q\n%s", answer, log.String())
+	}
+}
+
+func TestLargeHead(t *testing.T) {
+	s := overTCP(t, gateway.Options{Limiter: parsePolicy(t, openPolicy, nil)}, hello)
+	answer := s.raw("GET / HTTP/1.1\r\nHost: a\r\nPad: " + strings.Repeat("p", 1<<20) + "\r\n\r\n")
+	if !strings.HasPrefix(answer, "HTTP/1.1 431 ") && answer != "" {
+		t.Errorf("%.100q", answer)
+	}
+}
+
+// When the context of Serve ends, requests may end too, for a time.
+func TestDrain(t *testing.T) {
+	for name, tt := range map[string]struct {
+		takes time.Duration
+		want  error
+	}{"in time": {9 * time.Second, nil}, "too long": {11 * time.Second, io.ErrUnexpectedEOF}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := gateway.Options{Limiter: parsePolicy(t, openPolicy, nil), Drain: 10 * time.Second}
+				s := inMemory(t, o, func(w http.ResponseWriter, r *http.Request) {
+					fmt.Fprint(w, "begun")
+					_ = http.NewResponseController(w).Flush()
+					select {
+					case <-time.After(tt.takes):
+						fmt.Fprint(w, ", ended")
+					case <-r.Context().Done():
+					}
+				})
+				defer s.close()
+				r, _ := http.NewRequestWithContext(context.Background(), "GET", "http://api.example/", nil)
+				res, err := s.client.Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.stop()
+				synctest.Wait()
+				if _, err := s.dial(t.Context(), "tcp", s.address); err == nil {
+					t.Error("a connection is accepted while draining")
+				}
+				begin := time.Now()
+				body, err := io.ReadAll(res.Body)
+				if !errors.Is(err, tt.want) || tt.want == nil && string(body) != "begun, ended" {
+					t.Errorf("body %q, error %v, want %v", body, err, tt.want)
+				}
+				if passed := time.Since(begin); passed != min(tt.takes, 10*time.Second) {
+					t.Errorf("ended after %v", passed)
+				}
+			})
+		})
+	}
+}
+
+// Clients that go away in the middle leave nothing behind.
+func TestNothingLeft(t *testing.T) {
+	before := runtime.NumGoroutine()
+	s := overTCP(t, gateway.Options{Limiter: parsePolicy(t, openPolicy, nil)}, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		for range 100 {
+			_, _ = w.Write(make([]byte, 32<<10))
+		}
+	})
+	var running sync.WaitGroup
+	for i := range 40 {
+		running.Go(func() {
+			conn, err := net.Dial("tcp", s.address)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			switch i % 4 {
+			case 0:
+				fmt.Fprint(conn, "GET / HTTP/1.1\r\nHo")
+			case 1:
+				fmt.Fprint(conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nhalf")
+			case 2:
+				fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+				_, _ = conn.Read(make([]byte, 10))
+			case 3:
+				fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+				_, _ = io.Copy(io.Discard, conn)
+			}
+		})
+	}
+	running.Wait()
+	s.close()
+	for range 1000 {
+		if runtime.NumGoroutine() <= before {
+			return
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+	t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
+}
+
+func TestOptions(t *testing.T) {
+	lim := parsePolicy(t, openPolicy, nil)
+	for want, o := range map[string]gateway.Options{
+		"no policy":       {},
+		"no upstream":     {Limiter: lim},
+		"not an http":     {Limiter: lim, Upstream: &url.URL{Scheme: "ftp", Host: "a"}},
+		"URL with a host": {Limiter: lim, Upstream: &url.URL{Scheme: "http"}},
+		"":                {Limiter: lim, Upstream: &url.URL{Scheme: "https", Host: "a"}},
+	} {
+		if _, err := gateway.New(o); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("New: %v, want %q", err, want)
+		}
+	}
+}
