@@ -1,0 +1,249 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drossel-io/drossel/internal/gateway"
+	"github.com/drossel-io/drossel/policy"
+)
+
+func (p *program) serveCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "serve [policy.yaml]",
+		Short:   "run the gateway of a policy file",
+		Example: "  drossel serve policy.yaml",
+		Long: `Serve listens where the policy's gateway section says and forwards what the policy allows to the
+upstream. It logs on the standard error, one line when it is ready and one when it stops, with the
+reason. On SIGINT and SIGTERM it takes no new connection and lets running requests end, for half a
+minute at most; a second signal ends it at once.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, err := onlyPolicy("serve", args)
+			if err != nil {
+				return err
+			}
+			return p.serve(cmd.Context(), path, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "log JSON")
+	return cmd
+}
+
+func (p *program) serve(ctx context.Context, path string, asJSON bool) error {
+	start := time.Now()
+	parsed, problems, err := p.goodPolicy(path)
+	if err != nil {
+		return err
+	}
+	if parsed.Gateway.Upstream == nil {
+		return &failure{
+			text: parsed.Name + ": no gateway section, so there is nothing to serve",
+			hint: `gateway: {upstream: "http://127.0.0.1:3000"}`,
+		}
+	}
+	limiter, err := policy.New(parsed, nil)
+	if err != nil {
+		return err
+	}
+	log := p.logger(asJSON)
+	gate, err := gateway.New(gateway.Options{Limiter: limiter, Log: log})
+	if err != nil {
+		return err
+	}
+	listener, err := listen(ctx, parsed.Gateway.Listen)
+	if err != nil {
+		return err
+	}
+	facts := startFacts{
+		policy: parsed, warnings: problems, at: address(listener), upstream: probe(ctx, parsed.Gateway.Upstream),
+		took: time.Since(start),
+	}
+	p.announce(log, facts, asJSON)
+	said := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		p.say(log, asJSON, "stopping: "+reason(ctx)+"; running requests may end")
+		close(said)
+	})
+	if err := gate.Serve(ctx, listener); err != nil {
+		stop()
+		return err
+	}
+	<-said
+	p.say(log, asJSON, "stopped: "+reason(ctx))
+	return nil
+}
+
+// logger logs what happens while the program serves.
+func (p *program) logger(asJSON bool) *slog.Logger {
+	if asJSON {
+		return slog.New(slog.NewJSONHandler(p.stderr, nil))
+	}
+	return slog.New(slog.NewTextHandler(p.stderr, nil))
+}
+
+// say prints a line for people, or logs it for programs.
+func (p *program) say(log *slog.Logger, asJSON bool, text string) {
+	if !asJSON {
+		fmt.Fprintln(p.stderr, text)
+		return
+	}
+	what, why, _ := strings.Cut(text, ": ")
+	log.Info("gateway", slog.String("state", what), slog.String("why", why))
+}
+
+// startFacts are what the startup log tells.
+type startFacts struct {
+	policy       *policy.Policy
+	warnings     policy.Problems
+	at, upstream string
+	took         time.Duration
+}
+
+func (p *program) announce(log *slog.Logger, f startFacts, asJSON bool) {
+	pol := f.policy
+	if asJSON {
+		for _, w := range f.warnings {
+			log.Warn("policy", slog.String("problem", w.String()))
+		}
+		log.Info("ready", slog.String("version", buildInfo().Version), slog.String("policy", pol.Name),
+			slog.String("fingerprint", pol.Fingerprint), slog.Int("routes", len(pol.Routes)), slog.Int("limits", len(pol.Limits)),
+			slog.String("gateway", f.at), slog.String("upstream", pol.Gateway.Upstream.Redacted()), slog.String("upstream_state", f.upstream),
+			slog.String("store", pol.Store), slog.String("clients", clients(pol)), slog.Bool("shadow", pol.Shadow),
+			slog.Duration("took", f.took))
+		return
+	}
+	line := func(what, text string) { fmt.Fprintf(p.stderr, "%-10s %s\n", what, text) }
+	fmt.Fprintf(p.stderr, "drossel %s  %s  #%s  %s, %s\n", buildInfo().Version, pol.Name, pol.Fingerprint,
+		plural(len(pol.Routes), "route"), plural(len(pol.Limits), "limit"))
+	line("gateway", f.at+" -> "+pol.Gateway.Upstream.Redacted()+"      "+f.upstream)
+	line("store", "memory: this process only. Several processes each allow the full limit.")
+	line("clients", clients(pol))
+	if pol.Shadow {
+		line("mode", "SHADOW: nothing is denied")
+	}
+	for _, w := range f.warnings {
+		w.Warning = false // the line says so
+		line("warning", strings.ReplaceAll(w.String(), "\n", "\n           "))
+	}
+	fmt.Fprintf(p.stderr, "ready in %d ms\n", f.took.Milliseconds())
+}
+
+// clients says whom requests are counted as.
+func clients(pol *policy.Policy) string {
+	ip := pol.Identity.ClientIP()
+	text := "address of the connection's peer"
+	switch {
+	case ip.From == "" || ip.From == "none":
+	case ip.Depth > 0:
+		text = fmt.Sprintf("address from %s, number %d from the right", ip.From, ip.Depth)
+	default:
+		text = fmt.Sprintf("address from %s set by %v", ip.From, ip.TrustedProxies)
+	}
+	if ip.IPv4Prefix != 0 && ip.IPv4Prefix != 32 {
+		text += fmt.Sprintf("; IPv4 by /%d", ip.IPv4Prefix)
+	}
+	prefix := ip.IPv6Prefix
+	if prefix == 0 {
+		prefix = 64
+	}
+	return text + fmt.Sprintf("; IPv6 by /%d", prefix)
+}
+
+// probeTimeout is how long serve waits for the upstream's first answer. It starts either way.
+const probeTimeout = 2 * time.Second
+
+// probe asks the upstream for something and says what came back.
+func probe(ctx context.Context, upstream *url.URL) string {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	start := time.Now()
+	target := upstream.JoinPath("/")
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+	if err != nil {
+		return "upstream was not asked: " + err.Error()
+	}
+	client := http.Client{
+		Transport:     &http.Transport{DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return "upstream does not answer yet: " + cause(err)
+	}
+	_ = res.Body.Close()
+	return fmt.Sprintf("upstream answers (GET %s, %d, %d ms)", target.EscapedPath(), res.StatusCode, time.Since(start).Milliseconds())
+}
+
+// cause takes the request off a client's error, which the line has already.
+func cause(err error) string {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "no answer in " + span(probeTimeout)
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return "connection refused"
+	}
+	return err.Error()
+}
+
+// listen opens host:port or unix:/path.
+func listen(ctx context.Context, where string) (net.Listener, error) {
+	var config net.ListenConfig
+	network, at := "tcp", where
+	if path, ok := strings.CutPrefix(where, "unix:"); ok {
+		network, at = "unix", path
+	}
+	l, err := config.Listen(ctx, network, at)
+	if network == "unix" && errors.Is(err, syscall.EADDRINUSE) && abandoned(ctx, at) {
+		if err := os.Remove(at); err != nil {
+			return nil, err
+		}
+		l, err = config.Listen(ctx, network, at)
+	}
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, &failure{text: "listen on " + where + ": somebody else listens there", hint: "stop that, or change listen in the gateway section"}
+	}
+	return l, err
+}
+
+// abandoned reports whether nobody answers on a unix socket: what is left of a process that was killed.
+func abandoned(ctx context.Context, path string) bool {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", path)
+	if err != nil {
+		return errors.Is(err, syscall.ECONNREFUSED)
+	}
+	_ = conn.Close()
+	return false
+}
+
+// address writes where a listener listens as a client would.
+func address(l net.Listener) string {
+	tcp, ok := l.Addr().(*net.TCPAddr)
+	if !ok {
+		return "unix:" + l.Addr().String()
+	}
+	if tcp.IP.IsUnspecified() {
+		return fmt.Sprintf("http://0.0.0.0:%d", tcp.Port)
+	}
+	return "http://" + tcp.String()
+}
+
+// reason says why ctx is done.
+func reason(ctx context.Context) string {
+	return context.Cause(ctx).Error()
+}
