@@ -25,7 +25,7 @@ type load struct {
 }
 
 // A walk is where a contender's workers are in the sequence. The second starts in
-// its middle.
+// its middle; a sequence is a multiple of two passes.
 type walk struct{ at [maxWorkers]int }
 
 func (l *load) walk() *walk { return &walk{[...]int{0, len(l.sequence) / 2}} }
@@ -39,7 +39,7 @@ func (l *load) next(w *walk, worker int) []uint32 {
 
 // hotLoad asks for one key again and again.
 func hotLoad() *load {
-	return &load{keys: []string{"203.0.113.7"}, sequence: make([]uint32, 1<<15), pass: 1 << 15}
+	return &load{keys: []string{"203.0.113.7"}, sequence: make([]uint32, 1<<16), pass: 1 << 15}
 }
 
 // zipfLoad asks for n keys in zipf order: the popular ones lie anywhere among the

@@ -115,7 +115,7 @@ var floorMiddleware = middlewareMaker{
 // x/time/rate has none.
 var peerMiddlewares = []middlewareMaker{
 	{"go-limiter", "IPKeyFunc, memorystore", goLimiterMiddleware},
-	{"throttled", "VaryBy RemoteAddr, memstore of 65536", throttledMiddleware},
+	{"throttled", "VaryBy RemoteAddr, memstore of 65536, more attempts", throttledMiddleware},
 	{"ulule/limiter", "stdlib middleware, memory store", ululeMiddleware},
 	{"httprate", "LimitBy, chi's ClientIPFromRemoteAddr", httprateMiddleware},
 	{"httprate by peer", "LimitBy with KeyByIP (deprecated)", httprateByPeer},

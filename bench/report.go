@@ -124,15 +124,15 @@ func (r *report) writeText(w io.Writer) {
 }
 
 func (r *report) writeTimes(w io.Writer) {
-	t := table{"case", "contender", "", ">ns", ">fastest", ">allocs", ">B", "|", ">2 CPUs: ns", ">fastest", "options"}.begin()
+	t := table{"case", "contender", "", ">ns", ">median", ">allocs", ">B", "|", ">2 CPUs: ns", ">median", "options"}.begin()
 	for _, d := range r.Details {
 		if d.One == nil {
 			continue
 		}
 		line := []string{d.Case, d.Name, string(d.Role)}
-		line = append(line, number(&d.One.NS), number(&d.One.Min), fmt.Sprint(d.One.Allocs), fmt.Sprint(d.One.Bytes), "|")
+		line = append(line, number(&d.One.NS), number(&d.One.Median), fmt.Sprint(d.One.Allocs), fmt.Sprint(d.One.Bytes), "|")
 		if d.Two != nil {
-			line = append(line, number(&d.Two.NS), number(&d.Two.Min))
+			line = append(line, number(&d.Two.NS), number(&d.Two.Median))
 		} else {
 			line = append(line, "", "")
 		}
