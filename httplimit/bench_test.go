@@ -37,16 +37,16 @@ func single(t testing.TB) http.Handler {
 }
 
 func byPolicy(t testing.TB, file string) http.Handler {
-	return httplimit.Policy(newLimiter(t, file, nil), nil)(nothing)
+	return httplimit.Policy(newLimiter(t, file), nil)(nothing)
 }
 
-func newLimiter(t testing.TB, file string, opts *policy.Options) *policy.Limiter {
+func newLimiter(t testing.TB, file string) *policy.Limiter {
 	t.Helper()
 	p, problems := policy.Parse("policy.yaml", []byte(file))
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}
-	lim, err := policy.New(p, opts)
+	lim, err := policy.New(p, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

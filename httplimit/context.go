@@ -46,7 +46,7 @@ type (
 
 // Limited is the context of a request that New's middleware has let pass.
 type limited struct {
-	context.Context
+	context.Context //nolint:containedctx // it is a context
 
 	lim      *drossel.Limiter
 	decision drossel.Decision
@@ -67,7 +67,7 @@ func (c *limited) Value(key any) any {
 
 // Decided is the context of a request that Policy's middleware has decided.
 type decided struct {
-	context.Context
+	context.Context //nolint:containedctx // it is a context
 
 	lim      *policy.Limiter
 	request  identity.Request

@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -41,11 +42,11 @@ func NewFields(profiles ...string) (*Fields, error) {
 	}
 	switch {
 	case f.draft11 && f.draft6:
-		return nil, fmt.Errorf("httplimit: draft11 and draft6 do not go together: they differ in the grammar of RateLimit-Policy")
+		return nil, errors.New("httplimit: draft11 and draft6 do not go together: they differ in the grammar of RateLimit-Policy")
 	case f.epoch && f.delta:
-		return nil, fmt.Errorf("httplimit: x-epoch and x-delta do not go together: they differ in the meaning of X-RateLimit-Reset")
+		return nil, errors.New("httplimit: x-epoch and x-delta do not go together: they differ in the meaning of X-RateLimit-Reset")
 	case slices.Contains(profiles, "none") && *f != Fields{}:
-		return nil, fmt.Errorf("httplimit: none does not go together with other fields")
+		return nil, errors.New("httplimit: none does not go together with other fields")
 	}
 	return f, nil
 }

@@ -35,13 +35,20 @@ func newLimit(t testing.TB, l drossel.Limit) *drossel.Limiter {
 	return lim
 }
 
-func serve(h http.Handler, r *http.Request) *http.Response {
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	return w.Result()
+// An answer is a response as a whole.
+type answer struct {
+	status int
+	header http.Header
+	body   string
 }
 
-func status(h http.Handler, r *http.Request) int { return serve(h, r).StatusCode }
+func serve(h http.Handler, r *http.Request) answer {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return answer{w.Code, w.Header(), w.Body.String()}
+}
+
+func status(h http.Handler, r *http.Request) int { return serve(h, r).status }
 
 // The whole denial, as clients see it.
 func TestDenial(t *testing.T) {
@@ -63,11 +70,10 @@ func TestDenial(t *testing.T) {
 			{"X-RateLimit-Remaining", "0"},
 			{"X-RateLimit-Reset", "946684801"},
 		}
-		if diff := cmp.Diff(want, sorted(limitFields(res.Header))); res.StatusCode != 429 || diff != "" {
-			t.Errorf("status %d, want 429; fields (-want +got):\n%s", res.StatusCode, diff)
+		if diff := cmp.Diff(want, sorted(limitFields(res.header))); res.status != 429 || diff != "" {
+			t.Errorf("status %d, want 429; fields (-want +got):\n%s", res.status, diff)
 		}
-		body, _ := io.ReadAll(res.Body)
-		before, after, _ := strings.Cut(string(body), `"id":"`)
+		before, after, _ := strings.Cut(res.body, `"id":"`)
 		id, after, _ := strings.Cut(after, `"`)
 		if len(id) < 8 || !strings.HasPrefix(id, "d-") {
 			t.Errorf("id %q", id)
@@ -98,7 +104,7 @@ func TestDetail(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			file := "limits:\n  x: {rate: " + tt.limit + ", by: ip}\nroutes:\n  /: {limits: [x]}\n"
-			lim := newLimiter(t, file, nil)
+			lim := newLimiter(t, file)
 			render := httplimit.NewRenderer(lim.Policy(), nil)
 			w := httptest.NewRecorder()
 			for range 2 {
@@ -119,9 +125,8 @@ func TestDetail(t *testing.T) {
 func TestHeadHasNoBody(t *testing.T) {
 	h := httplimit.New(newLimit(t, drossel.Limit{}), nil)(nothing)
 	res := serve(h, request("HEAD", "/"))
-	body, _ := io.ReadAll(res.Body)
-	if res.StatusCode != 429 || len(body) != 0 || res.Header.Get("Content-Type") != "application/problem+json" {
-		t.Errorf("status %d, body %q, fields %v", res.StatusCode, body, res.Header)
+	if res.status != 429 || res.body != "" || res.header.Get("Content-Type") != "application/problem+json" {
+		t.Errorf("status %d, body %q, fields %v", res.status, res.body, res.header)
 	}
 }
 
@@ -163,7 +168,7 @@ func TestChargedOnce(t *testing.T) {
 			t.Errorf("request %d through two limits: status %d, want %d", i+1, got, want)
 		}
 	}
-	p := newLimiter(t, "routes:\n  /: {limits: [2/h by ip]}\n", nil)
+	p := newLimiter(t, "routes:\n  /: {limits: [2/h by ip]}\n")
 	h = httplimit.Policy(p, nil)(httplimit.New(newLimit(t, drossel.PerHour(9)), nil)(httplimit.Policy(p, nil)(nothing)))
 	for i, want := range []int{200, 200, 429} {
 		if got := status(h, request("GET", "/")); got != want {
@@ -186,10 +191,10 @@ func TestHandlerOwnsItsResponse(t *testing.T) {
 		w.WriteHeader(429)
 	}))
 	res := serve(h, request("GET", "/"))
-	if got := res.Header.Get("X-RateLimit-Remaining"); res.StatusCode != 429 || got != "7" || res.Header.Get("Content-Type") != "" {
-		t.Errorf("status %d, X-RateLimit-Remaining %q, fields %v", res.StatusCode, got, res.Header)
+	if got := res.header.Get("X-RateLimit-Remaining"); res.status != 429 || got != "7" || res.header.Get("Content-Type") != "" {
+		t.Errorf("status %d, X-RateLimit-Remaining %q, fields %v", res.status, got, res.header)
 	}
-	for name, lines := range serve(h, request("GET", "/plain")).Header {
+	for name, lines := range serve(h, request("GET", "/plain")).header {
 		if len(lines) != 1 || lines[0] == "mine" {
 			t.Errorf("%s of the next response is %q", name, lines)
 		}
@@ -213,15 +218,14 @@ func TestStoreError(t *testing.T) {
 		var seen error
 		opts := &httplimit.Options{Error: func(_ *http.Request, err error) { seen = err }}
 		res := serve(httplimit.NewWith(lim, nil, opts)(nothing), request("GET", "/"))
-		body, _ := io.ReadAll(res.Body)
-		if res.StatusCode != 503 || !strings.Contains(string(body), "RATE_LIMITER_UNAVAILABLE") || strings.Contains(string(body), "10.0.0.9") {
-			t.Errorf("status %d, body %s", res.StatusCode, body)
+		if res.status != 503 || !strings.Contains(res.body, "RATE_LIMITER_UNAVAILABLE") || strings.Contains(res.body, "10.0.0.9") {
+			t.Errorf("status %d, body %s", res.status, res.body)
 		}
 		if seen == nil {
 			t.Error("the error was not reported")
 		}
-		if res := serve(httplimit.New(lim, nil)(nothing), request("GET", "/")); res.StatusCode != 503 {
-			t.Errorf("status %d", res.StatusCode)
+		if res := serve(httplimit.New(lim, nil)(nothing), request("GET", "/")); res.status != 503 {
+			t.Errorf("status %d", res.status)
 		}
 	}
 }
@@ -269,7 +273,7 @@ func TestInFlight(t *testing.T) {
 		})
 		for name, m := range map[string]func(http.Handler) http.Handler{
 			"one limit": httplimit.New(newLimit(t, limit), nil),
-			"policy":    httplimit.Policy(newLimiter(t, file, nil), nil),
+			"policy":    httplimit.Policy(newLimiter(t, file), nil),
 		} {
 			h := m(handler)
 			var running sync.WaitGroup
@@ -283,7 +287,7 @@ func TestInFlight(t *testing.T) {
 			running.Wait()
 			func() {
 				defer func() {
-					if recover() != http.ErrAbortHandler {
+					if err, ok := recover().(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
 						t.Errorf("%s: the panic was swallowed", name)
 					}
 				}()
@@ -318,7 +322,7 @@ func TestChargeOn(t *testing.T) {
 		"panic after it": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401); panic(http.ErrAbortHandler) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := httplimit.Policy(newLimiter(t, loginPolicy, nil), nil)(tt.handler)
+			h := httplimit.Policy(newLimiter(t, loginPolicy), nil)(tt.handler)
 			denied := false
 			for range 5 {
 				func() {
@@ -338,7 +342,7 @@ func TestChargeOn(t *testing.T) {
 // Flushing, hijacking and copying work through the middleware, over a real
 // connection, where it watches the response.
 func TestResponseWriter(t *testing.T) {
-	h := httplimit.Policy(newLimiter(t, loginPolicy, nil), nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := httplimit.Policy(newLimiter(t, loginPolicy), nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
 		switch r.URL.Path {
 		case "/flush":
@@ -379,7 +383,7 @@ func TestResponseWriter(t *testing.T) {
 }
 
 func TestPreflight(t *testing.T) {
-	h := httplimit.Policy(newLimiter(t, "routes:\n  /: {limits: [1/h by ip]}\n", nil), nil)(nothing)
+	h := httplimit.Policy(newLimiter(t, "routes:\n  /: {limits: [1/h by ip]}\n"), nil)(nothing)
 	for i, tt := range []struct {
 		origin, method string
 		want           int
@@ -411,7 +415,7 @@ limits:
 routes:
   /: {limits: [x]}
 `
-	h := httplimit.Policy(newLimiter(t, file, nil), &httplimit.Options{
+	h := httplimit.Policy(newLimiter(t, file), &httplimit.Options{
 		Attributes: func(r *http.Request) map[string]string { return map[string]string{"user": r.Header.Get("User")} },
 	})(nothing)
 	for i, want := range []struct {
@@ -435,11 +439,11 @@ func TestFromContext(t *testing.T) {
 	if !found || !got.Allowed || got.Remaining != 4 || got.Policy != nil {
 		t.Errorf("behind one limit: %+v, %v", got, found)
 	}
-	serve(httplimit.Policy(newLimiter(t, "routes:\n  /: {limits: [7/h by ip]}\n", nil), nil)(look), request("GET", "/"))
+	serve(httplimit.Policy(newLimiter(t, "routes:\n  /: {limits: [7/h by ip]}\n"), nil)(look), request("GET", "/"))
 	if !found || !got.Allowed || got.Remaining != 6 || got.Policy == nil || got.Policy.Route.Pattern != "/" {
 		t.Errorf("behind a policy: %+v, %v", got, found)
 	}
-	serve(httplimit.Policy(newLimiter(t, "routes:\n  /: unlimited\n", nil), nil)(look), request("GET", "/"))
+	serve(httplimit.Policy(newLimiter(t, "routes:\n  /: unlimited\n"), nil)(look), request("GET", "/"))
 	if !found || !got.Allowed || got.Policy == nil {
 		t.Errorf("without a limit: %+v, %v", got, found)
 	}
@@ -474,7 +478,7 @@ func TestNewFields(t *testing.T) {
 
 // An upstream that limits by itself keeps its own numbers.
 func TestAddFields(t *testing.T) {
-	lim := newLimiter(t, "routes:\n  /: {limits: [7/h by ip]}\n", nil)
+	lim := newLimiter(t, "routes:\n  /: {limits: [7/h by ip]}\n")
 	req := identityRequest()
 	d := lim.Decide(t.Context(), &req)
 	render := httplimit.NewRenderer(lim.Policy(), nil)

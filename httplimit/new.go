@@ -154,7 +154,6 @@ func (m *limiting) deny(w http.ResponseWriter, r *http.Request, c *limited) {
 	m.setFields(w.Header(), c)
 	d := denial{
 		status: http.StatusTooManyRequests,
-		code:   policy.CodeRateLimited,
 		wait:   retryAfter(m.item.budget, c.decision.RetryAfter),
 		id:     drossel.NewID(),
 		about:  &shownCheck{m.item, 1},
@@ -165,6 +164,8 @@ func (m *limiting) deny(w http.ResponseWriter, r *http.Request, c *limited) {
 		d.code = policy.CodeQuotaExceeded
 	case drossel.Concurrency:
 		d.code = policy.CodeInFlight
+	default:
+		d.code = policy.CodeRateLimited
 	}
 	d.write(w, r.Method)
 }

@@ -81,8 +81,9 @@ func (it *item) until(d *drossel.Decision, now int64) int64 {
 		return d.ResetAfter.Microseconds() - it.rest
 	case drossel.FixedWindow, drossel.Calendar:
 		return it.windowEnd(d, now)
+	default:
+		return max(it.next(d), it.refill(d.Remaining))
 	}
-	return max(it.next(d), it.refill(d.Remaining))
 }
 
 // refill is how long the limit's rate takes for so many units.

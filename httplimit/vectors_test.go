@@ -132,16 +132,15 @@ func (p vectorPolicy) limit() string {
 }
 
 func (v vector) policyFile() string {
-	var names []string
-	limits := ""
+	var names, limits []string
 	for _, p := range v.Policies {
-		limits += p.limit()
+		limits = append(limits, p.limit())
 		names = append(names, p.Name)
 	}
 	if len(names) == 0 { // nobody decides, so any limit will do
-		limits, names = "  any: 1/s by ip\n", []string{"any"}
+		limits, names = []string{"  any: 1/s by ip\n"}, []string{"any"}
 	}
-	return "limits:\n" + limits +
+	return "limits:\n" + strings.Join(limits, "") +
 		"routes:\n  /: {limits: [" + strings.Join(names, ", ") + "]}\n" +
 		"on_store_failure: closed\n" +
 		"response: {headers: [" + strings.Join(v.Profile, ", ") + "]}\n"

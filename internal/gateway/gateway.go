@@ -126,7 +126,7 @@ func New(o Options) (*Gateway, error) {
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if ambiguous(r) {
 		closing(w)
-		writeProblem(w, r.Method, problemLength)
+		writeProblem(w, r.Method, problemLength())
 		return
 	}
 	e := g.exchanges.Get().(*exchange) //nolint:errcheck,forcetypeassert // nothing else is stored
@@ -175,10 +175,10 @@ func (e *exchange) serve(w http.ResponseWriter, r *http.Request) {
 		g.renderer.Deny(w, r.Method, d)
 	case r.Method == http.MethodConnect || r.Method == http.MethodTrace:
 		closing(w)
-		e.answer(w, r, problemMethod)
+		e.answer(w, r, problemMethod())
 	case !hold(r.Context(), d.Delay):
 		e.outcome.Err = r.Context().Err()
-		e.answer(w, r, problemHeld)
+		e.answer(w, r, problemHeld())
 	default:
 		e.stop = httplimit.KeepPlace(r.Context(), d)
 		e.proxy.ServeHTTP(w, r)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -193,9 +194,7 @@ func (s *setup) do(method, path string, header http.Header) (*http.Response, str
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	for name, lines := range header {
-		r.Header[name] = lines
-	}
+	maps.Copy(r.Header, header)
 	res, err := s.client.Do(r)
 	if err != nil {
 		s.t.Fatal(err)

@@ -66,14 +66,14 @@ func (e *exchange) fail(w http.ResponseWriter, r *http.Request, err error) {
 	e.outcome.Err = err
 	if r.Context().Err() != nil { // the client is gone, or the gateway stops
 		g.log.LogAttrs(r.Context(), slog.LevelDebug, "request ended early", slog.String("method", r.Method), slog.String("error", clipped(err)))
-		e.answer(w, r, problemUpstream)
+		e.answer(w, r, problemUpstream())
 		e.outcome.Status = 0 // it never reached anybody
 		return
 	}
 	g.log.LogAttrs(r.Context(), slog.LevelDebug, "request failed", slog.String("method", r.Method), slog.String("error", clipped(err)))
 	if e.body != nil && e.body.failed.Load() {
 		closing(w)
-		e.answer(w, r, problemBody)
+		e.answer(w, r, problemBody())
 		return
 	}
 	if !g.down.Swap(true) {
@@ -81,10 +81,10 @@ func (e *exchange) fail(w http.ResponseWriter, r *http.Request, err error) {
 			slog.String("upstream", g.upstream.Redacted()), slog.String("error", clipped(err)))
 	}
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
-		e.answer(w, r, problemTimeout)
+		e.answer(w, r, problemTimeout())
 		return
 	}
-	e.answer(w, r, problemUpstream)
+	e.answer(w, r, problemUpstream())
 }
 
 // A requestBody remembers whether it could be read: if not, that is the client's
@@ -98,7 +98,7 @@ type requestBody struct {
 // Read implements io.Reader.
 func (b *requestBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF { //nolint:errorlint // readers return it as it is
+	if err != nil && err != io.EOF {
 		b.failed.Store(true)
 	}
 	return n, err
@@ -137,14 +137,30 @@ type problemError struct {
 }
 
 // The gateway's own answers.
-var (
-	problemUpstream = newProblem(http.StatusBadGateway, "UPSTREAM_FAILED", "The upstream did not answer the request.")
-	problemTimeout  = newProblem(http.StatusGatewayTimeout, "UPSTREAM_TIMEOUT", "The upstream did not answer in time.")
-	problemHeld     = newProblem(http.StatusServiceUnavailable, "OVERLOADED", "The time of the request was over before it was its turn.")
-	problemMethod   = newProblem(http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED", "The gateway does not forward CONNECT and TRACE.")
-	problemBody     = newProblem(http.StatusBadRequest, "BAD_REQUEST", "The body of the request cannot be read.")
-	problemLength   = newProblem(http.StatusBadRequest, "BAD_REQUEST", "The request has both Content-Length and Transfer-Encoding.")
-)
+
+func problemUpstream() problem {
+	return newProblem(http.StatusBadGateway, "UPSTREAM_FAILED", "The upstream did not answer the request.")
+}
+
+func problemTimeout() problem {
+	return newProblem(http.StatusGatewayTimeout, "UPSTREAM_TIMEOUT", "The upstream did not answer in time.")
+}
+
+func problemHeld() problem {
+	return newProblem(http.StatusServiceUnavailable, "OVERLOADED", "The time of the request was over before it was its turn.")
+}
+
+func problemMethod() problem {
+	return newProblem(http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED", "The gateway does not forward CONNECT and TRACE.")
+}
+
+func problemBody() problem {
+	return newProblem(http.StatusBadRequest, "BAD_REQUEST", "The body of the request cannot be read.")
+}
+
+func problemLength() problem {
+	return newProblem(http.StatusBadRequest, "BAD_REQUEST", "The request has both Content-Length and Transfer-Encoding.")
+}
 
 func newProblem(status int, code, detail string) problem {
 	return problem{
