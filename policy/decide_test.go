@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -301,6 +303,33 @@ func TestCodesAndStatuses(t *testing.T) {
 		d := ask(t, lim)
 		if d.Allowed || d.Code != test.code || d.Status != test.status || d.RetryAfter <= 0 {
 			t.Errorf("%s: allowed %v, code %s, status %d, retry after %v", test.limit, d.Allowed, d.Code, d.Status, d.RetryAfter)
+		}
+	}
+}
+
+// Requests at one instant get exactly what there is.
+func TestDecideAtOnce(t *testing.T) {
+	lim := load(t, "routes: {/: {limits: [50/h by ip, 3 in flight by cookie.none]}}", nil)
+	var allowed atomic.Int64
+	var all sync.WaitGroup
+	for i := range 200 {
+		all.Go(func() {
+			req := identity.Request{Method: "GET", Path: "/", Peer: fmt.Sprintf("192.0.2.%d:1", i%4)}
+			d := lim.Decide(t.Context(), &req)
+			if d.Allowed {
+				allowed.Add(1)
+			}
+			d.Done(t.Context(), policy.Outcome{Status: 200})
+		})
+	}
+	all.Wait()
+	if n := allowed.Load(); n > 200 || n < 4*3 {
+		t.Errorf("%d of 200 were allowed", n)
+	}
+	for i := range 4 {
+		req := identity.Request{Method: "GET", Path: "/", Peer: fmt.Sprintf("192.0.2.%d:1", i)}
+		if d := lim.Explain(t.Context(), &req).Decision; d.Batch.Checks[1].Remaining != 3 {
+			t.Errorf("%d places are free after all are done, want 3", d.Batch.Checks[1].Remaining)
 		}
 	}
 }

@@ -90,10 +90,9 @@ func (l *Limiter) explainCheck(d *Decision, c RouteCheck) ExplainedCheck {
 // explainIdentity shows the address and every attribute that a key of the route
 // reads.
 func (l *Limiter) explainIdentity(req *identity.Request, p *plan) []Explained {
-	client := l.policy.Identity.Client(req)
+	ip, _ := p.value(req, &l.ip[0])
 	list := []Explained{{
-		Name: "ip", Value: client.Key, Verified: true, From: l.policy.Identity.Explain(req),
-		Missing: client.Key == identity.UnknownPeer,
+		Name: "ip", Value: ip, Missing: ip == "", Verified: ip != "", From: l.policy.Identity.Explain(req),
 	}}
 	for _, k := range p.keys {
 		k.key.attributes(func(a keyAttribute) {

@@ -190,13 +190,15 @@ func TestHostileFiles(t *testing.T) {
 	for i := range 20 {
 		aliases += fmt.Sprintf("a%d: &a%d [*a%d, *a%d]\n", i+1, i+1, i, i)
 	}
+	fill := func(head, unit string) string { return head + strings.Repeat(unit, (1<<18-len(head)-8)/len(unit)) }
 	for name, src := range map[string]string{
-		"aliases": aliases, "brackets": strings.Repeat("[", 1<<20), "braces": "a: " + strings.Repeat("{a: ", 1<<17), "dashes": strings.Repeat("- ", 1<<18),
-		"commas": "a: [" + strings.Repeat(",", 1<<19), "keys": strings.Repeat("a: 1\n", 1<<17), "large": strings.Repeat("#\n", 1<<20),
-		"questions": strings.Repeat("? ", 1<<18), "deep": deepBlock(600), "quotes": strings.Repeat(`"`, 1<<19), "colons": strings.Repeat(": ", 1<<18),
-		"tags": strings.Repeat("!a ", 1<<17), "NULs": strings.Repeat("\x00", 1<<19), "invalid": strings.Repeat("\xff", 1<<19), "scalar": "version: " + strings.Repeat("9", 1<<19),
-		"name": "limits: {" + strings.Repeat("n", 1<<19) + ": 1/s}", "rate": "limits: {a: " + strings.Repeat("9", 1<<19) + "/s}",
-		"key": "limits: {a: 1/s by " + strings.Repeat("ip+", 1<<17) + "ip}", "pattern": "routes: {? /" + strings.Repeat("a/", 1<<18) + ": deny}",
+		"large": strings.Repeat("#", 1<<18+1), "aliases": aliases, "brackets": fill("", "["), "braces": fill("a: ", "{a: "), "dashes": fill("", "- "),
+		"commas": fill("a: [", ","), "keys": fill("", "a: 1\n"), "fewer keys": strings.Repeat("a: 1\n", 1<<12), "questions": fill("", "? "), "deep": deepBlock(600),
+		"quotes": fill("", `"`), "blank lines": fill("a: |\n", "\n"), "tabs": fill("a: \"", "%\t"), "colons": fill("", ": "),
+		"tags": fill("", "!a "), "NULs": fill("", "\x00"), "invalid": fill("", "\xff"), "scalar": fill("version: ", "9"),
+		"name": "limits: {" + fill("", "n")[:1<<17] + ": 1/s}", "rate": "limits: {a: " + fill("", "9")[:1<<17] + "/s}",
+		"key": "limits: {a: 1/s by " + fill("", "ip+")[:1<<17] + "ip}", "pattern": "routes: {\"" + fill("/", "a/")[:1<<17] + ";\": deny}",
+		"wildcards": "routes: {\"" + fill("/", "{a}/")[:1<<17] + "\": deny}", "limits": "all_routes: [" + fill("", "1/s, ")[:5<<12] + "1/s]",
 	} {
 		t.Run(name, func(t *testing.T) {
 			var before, after runtime.MemStats
@@ -206,8 +208,11 @@ func TestHostileFiles(t *testing.T) {
 			if spent := after.TotalAlloc - before.TotalAlloc; spent > 1<<30 {
 				t.Errorf("%d MiB were allocated", spent>>20)
 			}
-			if p != nil || len(problems.Error()) > 10_000 {
-				t.Errorf("policy %v, problems of %d bytes", p != nil, len(problems.Error()))
+			if p != nil || len(problems) > 1<<14 || len(problems[0].String()) > 1000 {
+				t.Errorf("policy %v, %d problems, the first of %d bytes", p != nil, len(problems), len(problems[0].String()))
+			}
+			if strings.Contains(problems[0].Text, "bytes, more than") != (name == "large") {
+				t.Errorf("refused as %q", problems[0].Text)
 			}
 		})
 	}

@@ -16,7 +16,7 @@ import (
 // Parse reads a policy file's text; name is for messages. It returns everything
 // that is wrong with it, sorted by place; the policy is nil if there is an error
 // among the problems. It does not panic, and takes bounded time and memory: a file
-// has at most a MiB and no aliases.
+// has at most 256 KiB and no aliases.
 func Parse(name string, src []byte) (*Policy, Problems) {
 	sum := sha256.Sum256(src)
 	r := &reader{

@@ -12,14 +12,17 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// The bounds of a file, far above any policy, so that no text makes reading it
-// slow: the YAML parser's time grows with the square of a map's keys.
+// The bounds of a file, above any policy, so that no text makes reading it slow:
+// the time of the YAML parser grows with the square of a map's keys, of the blank
+// lines in a row in a block and of the tabs in a quoted text.
 const (
-	maxFile   = 1 << 20
+	maxFile   = 1 << 18
+	maxTabs   = 1 << 12
 	maxTokens = 1 << 16
 	maxKeys   = 1 << 14
 	maxDepth  = 16
-	maxDashes = 4 // "- - - -" on one line
+	maxDashes = 4   // "- - - -" on one line
+	maxBlank  = 100 // lines in a row
 )
 
 type nodeKind uint8
@@ -49,13 +52,21 @@ type entry struct{ key, value *node }
 // parseYAML reads one document into nodes. What it cannot read is one problem.
 func (r *reader) parseYAML(src []byte) *node {
 	if len(src) > maxFile {
-		r.errorf(nil, "a policy of a thousand routes has less than a tenth of that", "the file has %d bytes, more than %d", len(src), maxFile)
+		r.errorf(nil, "a policy of a thousand routes has less than half of that", "the file has %d bytes, more than %d", len(src), maxFile)
 		return nil
 	}
 	src = bytes.TrimPrefix(src, []byte("\xef\xbb\xbf"))
 	src = bytes.ReplaceAll(src, []byte("\r\n"), []byte("\n"))
 	src = bytes.ReplaceAll(src, []byte("\r"), []byte("\n"))
 	r.lines = bytes.Count(src, []byte("\n")) + 1
+	if bytes.Count(src, []byte("\t")) > maxTabs {
+		r.errorf(nil, "write blanks instead", "the file has more than %d tabs", maxTabs)
+		return nil
+	}
+	if line := longBlank(src); line > 0 {
+		r.errorf(&node{line: line, column: 1}, "", "more than %d blank lines follow each other", maxBlank)
+		return nil
+	}
 	tokens, ok := r.tokenize(string(src))
 	if !ok || !r.checkTokens(tokens) {
 		return nil
@@ -80,6 +91,21 @@ func (r *reader) parseYAML(src []byte) *node {
 		return nil
 	}
 	return r.convert(root, 1)
+}
+
+// longBlank returns the line where too many blank lines begin, 0 if none do.
+func longBlank(src []byte) int {
+	run, line := 0, 0
+	for text := range bytes.Lines(src) {
+		line++
+		if run++; len(bytes.TrimSpace(text)) > 0 {
+			run = 0
+		}
+		if run > maxBlank {
+			return line - maxBlank
+		}
+	}
+	return 0
 }
 
 // tokenize and parseTokens are where foreign code sees the text: it may panic.
