@@ -83,18 +83,28 @@ func (l *Limiter) Budget() *Budget { return l.budget }
 // a MaxWait it takes what may be used at once. Wait and Reserve use the wait.
 func (l *Limiter) Take(ctx context.Context, key string) (d Decision, err error) {
 	if l.memory != nil && l.plain.simple(1) {
-		l.memory.takeOne(&d, l.plain, key, 1)
-		return d, nil
+		if _, ok := l.memory.takeOne(&d, l.plain, key, 1); ok {
+			return d, nil
+		}
 	}
-	return l.ask(ctx, key, 1, false)
+	d, _, err = l.ask(ctx, key, 1, false)
+	return d, err
 }
 
 // TakeN takes cost units for key, all or none. A cost of 0 is allowed and takes
 // nothing.
 func (l *Limiter) TakeN(ctx context.Context, key string, cost int64) (d Decision, err error) {
+	d, _, err = l.TakeTimed(ctx, key, cost)
+	return d, err
+}
+
+// TakeTimed is TakeN with the time of the decision by the store's clock,
+// microseconds since the epoch: what a date in an answer should be counted from.
+func (l *Limiter) TakeTimed(ctx context.Context, key string, cost int64) (d Decision, now int64, err error) {
 	if l.memory != nil && l.plain.simple(cost) {
-		l.memory.takeOne(&d, l.plain, key, cost)
-		return d, nil
+		if now, ok := l.memory.takeOne(&d, l.plain, key, cost); ok {
+			return d, now, nil
+		}
 	}
 	return l.ask(ctx, key, cost, false)
 }
@@ -102,24 +112,30 @@ func (l *Limiter) TakeN(ctx context.Context, key string, cost int64) (d Decision
 // Peek returns what Take would, and takes nothing. The numbers are those before a
 // charge.
 func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
-	return l.ask(ctx, key, 1, true)
+	d, _, err := l.ask(ctx, key, 1, true)
+	return d, err
 }
 
 // ask puts one check to the store by way of a pooled batch.
-func (l *Limiter) ask(ctx context.Context, key string, cost int64, peek bool) (Decision, error) {
+func (l *Limiter) ask(ctx context.Context, key string, cost int64, peek bool) (d Decision, now int64, err error) {
+	if l.budget.limit.Algorithm == Concurrency && !peek {
+		return d, 0, fmt.Errorf("drossel: limit %q is in flight: use Reserve, and Settle when done", l.budget.name)
+	}
 	b, _ := l.batches.Get().(*Batch)
 	defer l.batches.Put(b)
 	b.Checks = b.Checks[:1]
 	b.Checks[0] = Check{Budget: l.plain, Key: key, Cost: cost}
 	b.OnFailure, b.Peek = l.opts.OnFailure, peek
 	b.ID = ID{}
-	if l.budget.limit.Algorithm == Concurrency && !peek {
-		return Decision{}, fmt.Errorf("drossel: limit %q is in flight: use Reserve, and Settle when done", l.budget.name)
+	err = l.store.Take(ctx, b)
+	if err == nil {
+		d, now = b.Checks[0].Decision, b.Now
 	}
-	if err := l.store.Take(ctx, b); err != nil {
-		return Decision{}, l.failed(err)
+	b.Checks[0].Key = ""
+	if err != nil {
+		return Decision{}, 0, l.failed(err)
 	}
-	return b.Checks[0].Decision, nil
+	return d, now, nil
 }
 
 func (l *Limiter) failed(err error) error {

@@ -229,6 +229,9 @@ const sweepSlots = 4
 
 func (m *Memory) sweep(s *shard, now int64) {
 	t, table := tick(now), &s.table
+	if len(table.slots) == 0 {
+		return
+	}
 	for range sweepSlots {
 		if table.sweep >= len(table.slots)-1 {
 			table.sweep = 0

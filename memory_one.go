@@ -2,17 +2,17 @@ package drossel
 
 // takeOne is take for one enforced check of one budget: without a batch, so that
 // the common question costs one lock, one clock reading and one slot. It fills in
-// d, field by field: copies of a Decision cost as much as the arithmetic.
-func (m *Memory) takeOne(d *Decision, b *Budget, key string, cost int64) {
+// d, field by field: copies of a Decision cost as much as the arithmetic. It is
+// false, and nothing is decided, for a key that the store does not have yet.
+func (m *Memory) takeOne(d *Decision, b *Budget, key string, cost int64) (now int64, ok bool) {
 	tag := fingerprint(b, key)
 	s := m.shard(tag)
 	s.mu.Lock()
-	now := m.clock.now()
+	now = m.clock.now()
 	i, found := s.table.find(tag)
 	if !found {
 		s.mu.Unlock()
-		m.takeNew(d, b, key, cost)
-		return
+		return 0, false
 	}
 	sl := &s.table.slots[i]
 	stored, wait, remaining, reset := b.bucket.Take(&sl.state, now, cost, b.wide.Load())
@@ -24,14 +24,7 @@ func (m *Memory) takeOne(d *Decision, b *Budget, key string, cost int64) {
 	d.Remaining = remaining
 	d.RetryAfter = duration(wait)
 	d.ResetAfter = duration(reset)
-}
-
-// takeNew is takeOne by way of a batch.
-func (m *Memory) takeNew(d *Decision, b *Budget, key string, cost int64) {
-	checks := [1]Check{{Budget: b, Key: key, Cost: cost}}
-	batch := Batch{Checks: checks[:]}
-	_ = m.take(&batch, readClock) // the limiter has validated the batch
-	*d = checks[0].Decision
+	return now, true
 }
 
 // simple reports whether takeOne can decide a cost of b: a token bucket without a

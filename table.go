@@ -66,8 +66,11 @@ func one(b bool) int {
 }
 
 // insert makes room for tag at i, where find said that it belongs. It fails if the
-// table's end is full.
+// table has no room at its end.
 func (t *table) insert(i int, tag uint64) (*slot, bool) {
+	if len(t.slots) == 0 {
+		return nil, false
+	}
 	free := i
 	for t.slots[free].tag != 0 {
 		free++
