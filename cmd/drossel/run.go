@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/drossel-io/drossel/policy"
 )
@@ -148,7 +148,8 @@ is 0 if all went well, 1 if something failed or check found problems, 2 if the c
 // flagError adds the nearest flag to the message about one that is unknown.
 func flagError(cmd *cobra.Command, err error) error {
 	hint := "see " + cmd.CommandPath() + " --help"
-	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+	var unknown interface{ GetSpecifiedName() string }
+	if errors.As(err, &unknown) {
 		if near := nearestFlag(cmd, unknown.GetSpecifiedName()); near != "" {
 			hint = "did you mean --" + near + "?"
 		}
@@ -156,12 +157,14 @@ func flagError(cmd *cobra.Command, err error) error {
 	return usageErrorf(hint, "%v", err)
 }
 
+var flagNames = regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z-]+)`) //nolint:gochecknoglobals // a constant that Go cannot write as one
+
 // nearestFlag lets cobra choose among flags as it chooses among commands.
 func nearestFlag(cmd *cobra.Command, name string) string {
 	flags := &cobra.Command{SuggestionsMinimumDistance: 2}
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		flags.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
-	})
+	for _, found := range flagNames.FindAllStringSubmatch(cmd.Flags().FlagUsages(), -1) {
+		flags.AddCommand(&cobra.Command{Use: found[1], Run: func(*cobra.Command, []string) {}})
+	}
 	if near := flags.SuggestionsFor(name); len(near) > 0 {
 		return near[0]
 	}
