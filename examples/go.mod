@@ -1,0 +1,13 @@
+module github.com/drossel-io/drossel/examples
+
+go 1.26.0
+
+replace github.com/drossel-io/drossel => ../
+
+require github.com/drossel-io/drossel v0.0.0
+
+require (
+	github.com/gaissmai/bart v0.30.0 // indirect
+	github.com/goccy/go-yaml v1.19.2 // indirect
+	golang.org/x/text v0.44.0 // indirect
+)
