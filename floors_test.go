@@ -61,7 +61,7 @@ var houses = map[string]house{
 	"internal/importer":  {floor: 5, third: []string{"github.com/goccy/go-yaml"}},
 
 	"cmd/drossel": {floor: top, third: []string{
-		"github.com/spf13/cobra", "golang.org/x/term", "github.com/goccy/go-yaml", "github.com/fsnotify/fsnotify",
+		"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", "github.com/goccy/go-yaml", "github.com/fsnotify/fsnotify",
 	}},
 }
 
