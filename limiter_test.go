@@ -431,3 +431,6 @@ func TestLimiterOfAnotherStore(t *testing.T) {
 		})
 	}
 }
+
+// The example of a user's test has no output, so it does not run as an example.
+func TestExampleOfTime(t *testing.T) { testOncePerSecond(t) }
