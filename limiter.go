@@ -181,6 +181,7 @@ func (l *Limiter) TakeAll(ctx context.Context, keys ...string) (allowed bool, ds
 type Reservation struct {
 	Decision
 	Delay   time.Duration // hold the request this long, then let it go (Limit.MaxWait)
+	Now     int64         // the store's clock at the decision, microseconds since the epoch
 	limiter *Limiter
 	batch   Batch
 }
@@ -204,7 +205,7 @@ func (l *Limiter) reserve(ctx context.Context, budget *Budget, key string, cost 
 		r.batch.Allowed, r.batch.Checks[0].Allowed = false, false // nothing to settle
 		return r, l.failed(err)
 	}
-	r.Decision, r.Delay = r.batch.Checks[0].Decision, r.batch.Checks[0].Delay
+	r.Decision, r.Delay, r.Now = r.batch.Checks[0].Decision, r.batch.Checks[0].Delay, r.batch.Now
 	return r, nil
 }
 

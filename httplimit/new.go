@@ -83,15 +83,16 @@ func (m *limiting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c := &limited{Context: ctx, lim: m.lim}
+	var now int64
 	var err error
-	c.decision, err = m.lim.Take(ctx, key)
+	c.decision, now, err = m.lim.TakeTimed(ctx, key, 1)
 	switch {
 	case err != nil:
 		m.unavailable(w, r, err)
 	case !c.decision.Allowed:
-		m.deny(w, r, c)
+		m.deny(w, r, c, now)
 	default:
-		m.setFields(w.Header(), c)
+		m.setFields(w.Header(), c, now)
 		m.next.ServeHTTP(w, r.WithContext(c))
 	}
 }
@@ -105,7 +106,7 @@ func (m *limiting) serveReserved(w http.ResponseWriter, r *http.Request, key str
 		return
 	}
 	if c.decision = place.Decision; !c.decision.Allowed {
-		m.deny(w, r, c)
+		m.deny(w, r, c, place.Now)
 		return
 	}
 	if m.item.inFlight() {
@@ -120,7 +121,7 @@ func (m *limiting) serveReserved(w http.ResponseWriter, r *http.Request, key str
 		writeTimeout(w, r.Method)
 		return
 	}
-	m.setFields(w.Header(), c)
+	m.setFields(w.Header(), c, place.Now)
 	m.next.ServeHTTP(w, r.WithContext(c))
 }
 
@@ -140,18 +141,18 @@ func (m *limiting) settle(r *http.Request, place *drossel.Reservation) {
 	}
 }
 
-func (m *limiting) setFields(h http.Header, c *limited) {
+func (m *limiting) setFields(h http.Header, c *limited, now int64) {
 	m.fields.set(h, &report{
 		shown:  []shown{{m.item, &c.decision}},
 		lists:  m.lists,
 		denied: !c.decision.Allowed,
 		wait:   retryAfter(m.item.budget, c.decision.RetryAfter).Microseconds(),
-		now:    time.Now().UnixMicro(), // the clock of the store in this process
+		now:    now,
 	}, &c.values)
 }
 
-func (m *limiting) deny(w http.ResponseWriter, r *http.Request, c *limited) {
-	m.setFields(w.Header(), c)
+func (m *limiting) deny(w http.ResponseWriter, r *http.Request, c *limited, now int64) {
+	m.setFields(w.Header(), c, now)
 	d := denial{
 		status: http.StatusTooManyRequests,
 		wait:   retryAfter(m.item.budget, c.decision.RetryAfter),
