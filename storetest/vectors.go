@@ -480,9 +480,18 @@ func (r *vectorRunner) acquire(n int, s vectorStep) {
 	}
 }
 
+// lease is the receipt of a name; a store that denied it has made none.
+func (r *vectorRunner) lease(n int, id string) *lease {
+	r.t.Helper()
+	if r.leases[id] == nil {
+		r.t.Fatalf("step %d: %s holds nothing", n, id)
+	}
+	return r.leases[id]
+}
+
 func (r *vectorRunner) renew(n int, s vectorStep) {
 	r.t.Helper()
-	b := r.leases[s.ID].batch
+	b := r.lease(n, s.ID).batch
 	l := b.Checks[0].Budget.Limit()
 	l.Period = time.Duration(min(s.TTL, r.params.MaxTTL)) * time.Microsecond
 	b.Checks[0].Budget = budget(r.t, r.c.ID, l)
@@ -500,7 +509,7 @@ func (r *vectorRunner) renew(n int, s vectorStep) {
 // release ends a lease. Whether it was there still, Settle does not say.
 func (r *vectorRunner) release(n int, s vectorStep) {
 	r.t.Helper()
-	l := r.leases[s.ID]
+	l := r.lease(n, s.ID)
 	settleAt(r.t, r.store, l.batch, s.Now)
 	l.released = true
 	d := r.inFlightNow(s.Now)
