@@ -199,6 +199,20 @@ routes: {/: {limits: [l]}}
 	}
 }
 
+// Limits of the same key are made their key once, each its own.
+func TestKeysOfOneRequest(t *testing.T) {
+	lim := load(t, `
+routes: {/: {limits: [1/s by ip, 2/s by method+ip, 3/s by ip, 4/s, 5/s by method+ip, 6/s by cookie.none|ip]}}
+`, nil)
+	d := ask(t, lim)
+	want := []string{"ip=192.0.2.1", "method=GET+ip=192.0.2.1", "ip=192.0.2.1", "-", "method=GET+ip=192.0.2.1", "ip=192.0.2.1"}
+	for i, c := range d.Batch.Checks {
+		if got := lim.ShowKey(c.Key); got != want[i] {
+			t.Errorf("key %d is %s, want %s", i, got, want[i])
+		}
+	}
+}
+
 // The first attribute of a joined key is its group.
 func TestGroups(t *testing.T) {
 	lim := load(t, `
@@ -441,6 +455,37 @@ func TestChargeByOutcomeHoldsWhileRunning(t *testing.T) {
 	}
 }
 
+// A countingStore counts the calls of Settle.
+type countingStore struct {
+	*drossel.Memory
+	settled int
+}
+
+func (s *countingStore) Settle(ctx context.Context, b *drossel.Batch) error {
+	s.settled++
+	return s.Memory.Settle(ctx, b)
+}
+
+// The store is asked to settle once, and only where something changes.
+func TestSettleCalls(t *testing.T) {
+	for _, test := range []struct {
+		limit  string
+		status int
+		calls  int
+	}{
+		{"9/s by ip", 200, 0}, {"2 in flight by ip", 200, 1},
+		{"{rate: 9/s, by: ip, charge_on: [401]}", 401, 0}, {"{rate: 9/s, by: ip, charge_on: [401]}", 200, 1},
+	} {
+		store := &countingStore{Memory: drossel.NewMemory(nil)}
+		d := ask(t, load(t, "routes: {/: {limits: ["+test.limit+"]}}", &policy.Options{Store: store}))
+		d.Done(t.Context(), policy.Outcome{Status: test.status})
+		d.Done(t.Context(), policy.Outcome{Status: test.status})
+		if store.settled != test.calls {
+			t.Errorf("%s, status %d: %d calls, want %d", test.limit, test.status, store.settled, test.calls)
+		}
+	}
+}
+
 func TestSettleFailureIsTold(t *testing.T) {
 	var told error
 	store := &settleBroken{Memory: drossel.NewMemory(nil)}
@@ -482,7 +527,7 @@ routes:
 
 func TestWaitHoldsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lim := load(t, "routes: {/: {limits: [10/s burst 1 wait 200ms by ip, {rate: 10/s burst 1 wait 10s, by: ip, mode: shadow}]}}", nil)
+		lim := load(t, "routes: {/: {limits: [10/s burst 1 wait 200ms by ip, {rate: 1/s burst 1 wait 10s, by: ip, mode: shadow}]}}", nil)
 		for i, want := range []time.Duration{0, 100 * time.Millisecond, 200 * time.Millisecond} {
 			if d := ask(t, lim); !d.Allowed || d.Delay != want {
 				t.Errorf("request %d: allowed %v, delay %v, want %v", i, d.Allowed, d.Delay, want)

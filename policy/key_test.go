@@ -61,6 +61,21 @@ routes: {/: {limits: [l]}}
 	})
 }
 
+// Long values are hashed: the key is short, and as different as they are.
+func TestLongValues(t *testing.T) {
+	lim := load(t, "routes: {/: {limits: [9/s by header.x-a]}}", nil)
+	seen := map[string]bool{}
+	for i := range 1000 {
+		value := fmt.Sprintf("%s%d", strings.Repeat("v", 300+i/2), i)
+		req := identity.Request{Method: "GET", Path: "/", Peer: "192.0.2.1:1", Fields: http.Header{"X-A": {value}}}
+		key := lim.Decide(t.Context(), &req).Batch.Checks[0].Key
+		if len(key) > 40 || seen[key] {
+			t.Fatalf("value %d has key %q of %d bytes, seen before: %v", i, key, len(key), seen[key])
+		}
+		seen[key] = true
+	}
+}
+
 // Hostile values cost bounded memory, and a bounded key.
 func TestHostileKeys(t *testing.T) {
 	lim := load(t, `

@@ -93,6 +93,8 @@ func TestRouteOf(t *testing.T) {
 		{"GET /a/%zz", "/a/"},
 		{"GET /x/../a/./b//", "GET /a/b"},
 		{"GET /a;v=1/b;x", "GET /a/b"},
+		{"GET /a/./b", "GET /a/b"},
+		{"GET /a//b", "GET /a/b"},
 		{"GET /v/..;/a/b", "GET /a/b"},
 		{"GET /../../a", "/a"},
 		{"GET //a", "/a"},
@@ -281,6 +283,7 @@ func FuzzMatch(f *testing.F) {
 	f.Add("/a/\n/a\nGET /a/{x}", "GET", "", "/a/b")
 	f.Add("/api/{t}/export\n/api/acme/{w}\n/api/acme/export", "POST", "h", "/api/acme/export")
 	f.Add("/api/{t}/export\n/api/acme/{w}", "POST", "h", "/api/acme/export")
+	f.Add("GET /a/\nHEAD /a\n/a", "HEAD", "", "/a/")
 	f.Add("h/a/\n/a/b\nHEAD /{x}/", "HEAD", "H.", "//a/./b/..;x/%62")
 	f.Add("/{x}/{y...}\n/{$}\n/b%20c", "GET", "", "/b%20c/")
 	f.Add("GET /{a}/b/\n/c/{d}/\n/c/b/", "GET", "", "/c/b/e")
