@@ -157,7 +157,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return usageErrorf(hint, "%v", err)
 }
 
-var flagNames = regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z-]+)`) //nolint:gochecknoglobals // a constant that Go cannot write as one
+var flagNames = regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z-]+)`)
 
 // nearestFlag lets cobra choose among flags as it chooses among commands.
 func nearestFlag(cmd *cobra.Command, name string) string {

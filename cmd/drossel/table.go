@@ -85,41 +85,52 @@ func plural(n int, noun string) string {
 	return number(n) + " " + noun + "s"
 }
 
-// span writes a duration by its two largest units: 38 s, 4 min 10 s, 2 d 3 h; rounded up, since it
+// span writes a duration by its two largest units: 38 s, 4 min 10 s, 2 d 3 h. It rounds up, since it
 // tells people how long to wait.
 func span(d time.Duration) string {
-	switch {
-	case d == drossel.Never:
+	if d == drossel.Never {
 		return "never"
-	case d <= 0:
+	}
+	d = roundUp(d)
+	switch {
+	case d == 0:
 		return "0 s"
 	case d < time.Second:
-		return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10) + " ms"
+		return strconv.FormatInt(d.Milliseconds(), 10) + " ms"
+	case d < 10*time.Second:
+		return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + " s"
+	case d < time.Minute:
+		return units(d, time.Second, "s", 1, "")
+	case d < time.Hour:
+		return units(d, time.Minute, "min", time.Second, "s")
+	case d < drossel.Day:
+		return units(d, time.Hour, "h", time.Minute, "min")
 	}
-	units := []struct {
-		size time.Duration
-		name string
-	}{{drossel.Day, "d"}, {time.Hour, "h"}, {time.Minute, "min"}, {time.Second, "s"}}
-	for i, u := range units[:3] {
-		if d < u.size {
-			continue
-		}
-		small := units[i+1]
-		d = (d + small.size - 1) / small.size * small.size
-		text := strconv.FormatInt(int64(d/u.size), 10) + " " + u.name
-		if rest := d % u.size / small.size; rest > 0 {
-			text += " " + strconv.FormatInt(int64(rest), 10) + " " + small.name
-		}
-		return text
+	return units(d, drossel.Day, "d", time.Hour, "h")
+}
+
+// roundUp leaves as much of d as span shows.
+func roundUp(d time.Duration) time.Duration {
+	step := time.Hour
+	switch {
+	case d < time.Second:
+		step = time.Millisecond
+	case d < 10*time.Second:
+		step = 100 * time.Millisecond
+	case d < time.Hour:
+		step = time.Second
+	case d < drossel.Day:
+		step = time.Minute
 	}
-	if d%time.Second == 0 || d >= 10*time.Second {
-		return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10) + " s"
+	return (max(d, 0) + step - 1).Truncate(step)
+}
+
+func units(d, large time.Duration, largeName string, small time.Duration, smallName string) string {
+	text := strconv.FormatInt(int64(d/large), 10) + " " + largeName
+	if rest := d % large / small; rest > 0 {
+		text += " " + strconv.FormatInt(int64(rest), 10) + " " + smallName
 	}
-	tenths := int64((d + 100*time.Millisecond - 1) / (100 * time.Millisecond))
-	if tenths%10 == 0 {
-		return strconv.FormatInt(tenths/10, 10) + " s"
-	}
-	return fmt.Sprintf("%d.%d s", tenths/10, tenths%10)
+	return text
 }
 
 // percent writes a share with one decimal.

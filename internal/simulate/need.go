@@ -44,6 +44,7 @@ func needOf(l drossel.Limit) func([]arrival) int64 {
 		return func(as []arrival) int64 { return needCounter(period, as) }
 	case drossel.Calendar:
 		return needCalendar(l)
+	case drossel.Concurrency:
 	}
 	return nil
 }
