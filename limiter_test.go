@@ -91,8 +91,8 @@ func TestRetryAfterIsTrue(t *testing.T) {
 				if d := mustTake(t, lim, "k", cost); !d.Allowed || d.RetryAfter != 0 {
 					t.Errorf("%s: in time: %+v", limit, d)
 				}
-				time.Sleep(mustPeek(t, lim, "k").ResetAfter)
-				if d := mustPeek(t, lim, "k"); d.Remaining != all || d.ResetAfter != 0 {
+				time.Sleep(mustPeek(t, lim).ResetAfter)
+				if d := mustPeek(t, lim); d.Remaining != all || d.ResetAfter != 0 {
 					t.Errorf("%s: after its reset: %+v", limit, d)
 				}
 			}
@@ -100,9 +100,9 @@ func TestRetryAfterIsTrue(t *testing.T) {
 	}
 }
 
-func mustPeek(t testing.TB, lim *drossel.Limiter, key string) drossel.Decision {
+func mustPeek(t testing.TB, lim *drossel.Limiter) drossel.Decision {
 	t.Helper()
-	d, err := lim.Peek(t.Context(), key)
+	d, err := lim.Peek(t.Context(), "k")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,16 +179,16 @@ func TestPeekTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lim := mustLimiter(t, "2/h", nil)
 		for range 5 {
-			if d := mustPeek(t, lim, "k"); d != (drossel.Decision{Allowed: true, Remaining: 2}) {
+			if d := mustPeek(t, lim); d != (drossel.Decision{Allowed: true, Remaining: 2}) {
 				t.Errorf("peek: %+v", d)
 			}
 		}
 		mustTake(t, lim, "k", 2)
-		if d := mustPeek(t, lim, "k"); d != (drossel.Decision{RetryAfter: 30 * time.Minute, ResetAfter: time.Hour}) {
+		if d := mustPeek(t, lim); d != (drossel.Decision{RetryAfter: 30 * time.Minute, ResetAfter: time.Hour}) {
 			t.Errorf("peek: %+v", d)
 		}
 		flight := mustLimiter(t, "2 in flight", nil)
-		if d := mustPeek(t, flight, "k"); !d.Allowed || d.Remaining != 2 {
+		if d := mustPeek(t, flight); !d.Allowed || d.Remaining != 2 {
 			t.Errorf("peek in flight: %+v", d)
 		}
 	})
@@ -267,7 +267,7 @@ func TestReserveAndSettle(t *testing.T) {
 		ctx := t.Context()
 		left := func(want int64) {
 			t.Helper()
-			if d := mustPeek(t, lim, "k"); d.Remaining != want {
+			if d := mustPeek(t, lim); d.Remaining != want {
 				t.Errorf("%d are left, want %d", d.Remaining, want)
 			}
 		}

@@ -2,6 +2,7 @@ package drossel
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -92,7 +93,7 @@ func TestMemoryCountsItsBytes(t *testing.T) {
 			default:
 				keys := rapid.IntRange(1, 300).Draw(t, "keys")
 				for i := range rapid.IntRange(1, 300).Draw(t, "times") {
-					batch := &Batch{ID: NewID(), Checks: []Check{{Budget: b, Key: fmt.Sprint(i % keys), Cost: 1}}}
+					batch := &Batch{ID: NewID(), Checks: []Check{{Budget: b, Key: strconv.Itoa(i % keys), Cost: 1}}}
 					if err := m.TakeAt(batch, now+int64(i)); err != nil {
 						t.Fatal(err)
 					}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -322,7 +323,7 @@ func TestLimitersLeaveNothing(t *testing.T) {
 	round := func() {
 		lim := mustLimiter(t, "10/s", nil)
 		for i := range 100 {
-			mustTake(t, lim, fmt.Sprint(i), 1)
+			mustTake(t, lim, strconv.Itoa(i), 1)
 		}
 		r, err := lim.Reserve(t.Context(), "k", 1)
 		if err != nil {
@@ -354,7 +355,7 @@ func TestMemoryInABubble(t *testing.T) {
 		m := drossel.NewMemory(nil)
 		lim := mustLimiter(t, "1/h", &drossel.Options{Store: m, Name: "b"})
 		for i := range 1000 {
-			mustTake(t, lim, fmt.Sprint(i), 1)
+			mustTake(t, lim, strconv.Itoa(i), 1)
 		}
 		time.Sleep(2 * time.Hour)
 		m.Expire()
@@ -515,7 +516,9 @@ func TestMemoryAtOnce(t *testing.T) {
 		all.Go(func() {
 			for i := range 200 {
 				batch := &drossel.Batch{ID: drossel.NewID(), Checks: []drossel.Check{
-					{Budget: b, Key: "k", Cost: 1}, {Budget: log, Key: "k", Cost: 1}, {Budget: flight, Key: "k", Cost: 1},
+					{Budget: b, Key: "k", Cost: 1},
+					{Budget: log, Key: "k", Cost: 1},
+					{Budget: flight, Key: "k", Cost: 1},
 					{Budget: b, Key: fmt.Sprint(worker, i), Cost: 1},
 				}}
 				if err := m.Take(t.Context(), batch); err != nil || !batch.Allowed && i < 100 {

@@ -50,7 +50,7 @@ func TestWaitKnowsItsDeadline(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			lim := mustLimiter(t, limit, nil)
 			mustTake(t, lim, "k", 1)
-			before := mustPeek(t, lim, "k")
+			before := mustPeek(t, lim)
 			start := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second-time.Millisecond)
 			defer cancel()
@@ -61,7 +61,7 @@ func TestWaitKnowsItsDeadline(t *testing.T) {
 			if want := `drossel: limit "limit": the next unit is free in 1s: context deadline exceeded`; err == nil || err.Error() != want {
 				t.Errorf("%s: error is %v, want %s", limit, err, want)
 			}
-			if after := mustPeek(t, lim, "k"); after != before {
+			if after := mustPeek(t, lim); after != before {
 				t.Errorf("%s: a wait that failed has taken something: %+v, before %+v", limit, after, before)
 			}
 			longer, cancel := context.WithTimeout(t.Context(), time.Second+time.Millisecond)
@@ -83,14 +83,14 @@ func TestWaitGivesThePlaceBack(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- lim.Wait(ctx, "k") }()
 		synctest.Wait()
-		if d := mustPeek(t, lim, "k"); d.RetryAfter != 2*time.Second {
+		if d := mustPeek(t, lim); d.RetryAfter != 2*time.Second {
 			t.Errorf("behind one who waits: %+v", d)
 		}
 		cancel()
 		if err := <-done; !errors.Is(err, context.Canceled) {
 			t.Errorf("cancelled: %v", err)
 		}
-		if d := mustPeek(t, lim, "k"); d.RetryAfter != time.Second {
+		if d := mustPeek(t, lim); d.RetryAfter != time.Second {
 			t.Errorf("after the one who waited has gone: %+v", d)
 		}
 		if err := lim.Wait(t.Context(), "k"); err != nil || time.Since(start) != time.Second {
@@ -107,7 +107,7 @@ func TestWaitOfAnEndedContext(t *testing.T) {
 		if err := lim.Wait(ctx, "k"); !errors.Is(err, context.Canceled) {
 			t.Errorf("error is %v", err)
 		}
-		if d := mustPeek(t, lim, "k"); d.Remaining != 5 {
+		if d := mustPeek(t, lim); d.Remaining != 5 {
 			t.Errorf("it has taken something: %+v", d)
 		}
 	})
@@ -182,7 +182,7 @@ func TestWaitWithAFullQueue(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if d := mustPeek(t, lim, "k"); d.RetryAfter != 4*tenth {
+		if d := mustPeek(t, lim); d.RetryAfter != 4*tenth {
 			t.Errorf("behind a queue of 300ms: %+v", d)
 		}
 		all.Wait()

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -9,16 +10,18 @@ import (
 	"github.com/drossel-io/drossel"
 )
 
-// everyLimit has a limit of each algorithm that holds 5 units for a while.
-var everyLimit = []string{
-	"5/m", "5/m burst 5 wait 0ms", "5/h fixed_window", "5/h fixed_window first", "5/m sliding_log",
-	"5/m sliding_counter", "5/month calendar", "5 in flight for 1h",
+// everyLimit returns a limit of each algorithm that holds 5 units for a while.
+func everyLimit() []string {
+	return []string{
+		"5/m", "5/m burst 5 wait 0ms", "5/h fixed_window", "5/h fixed_window first", "5/m sliding_log",
+		"5/m sliding_counter", "5/month calendar", "5 in flight for 1h",
+	}
 }
 
 // everyBudget returns a budget of each algorithm.
 func everyBudget(t tester, name string) (budgets []*drossel.Budget) {
 	t.Helper()
-	for i, limit := range everyLimit {
+	for i, limit := range everyLimit() {
 		budgets = append(budgets, parse(t, fmt.Sprintf("%s-%d", name, i), limit))
 	}
 	return budgets
@@ -182,7 +185,7 @@ func testPeek(t *testing.T, s Store) {
 			b.Checks = append(b.Checks, drossel.Check{Budget: budget, Key: key, Cost: 2})
 		}
 		takeAt(t, s, b, epoch)
-		want(t, "allowed by a peek", fmt.Sprint(b.Allowed), fmt.Sprint(used <= 3))
+		want(t, "allowed by a peek", b.Allowed, used <= 3)
 		for i, c := range b.Checks {
 			want(t, fmt.Sprintf("left of %v, as before a charge", c.Budget.Limit()), c.Remaining, 5-used)
 			if b.Charged(i) {
@@ -273,7 +276,7 @@ func testRefused(t *testing.T, s Store) {
 	}
 	tooMany := &drossel.Batch{}
 	for i := range drossel.MaxChecks + 1 {
-		tooMany.Checks = append(tooMany.Checks, one(ok, fmt.Sprint(i)))
+		tooMany.Checks = append(tooMany.Checks, one(ok, strconv.Itoa(i)))
 	}
 	refused("too many checks", tooMany, drossel.ErrTooManyChecks)
 	refused("the same budget and key twice", batchOf(one(ok, "k"), one(ok, "l"), one(ok, "k")), drossel.ErrSameKey)
@@ -311,7 +314,7 @@ func testManyChecks(t *testing.T, s Store) {
 			b.Checks = append(b.Checks, one(budget, "k"))
 		}
 		takeAt(t, s, b, epoch)
-		want(t, "allowed", fmt.Sprint(b.Allowed), fmt.Sprint(round < 5))
+		want(t, "allowed", b.Allowed, round < 5)
 		for _, c := range b.Checks {
 			want(t, "left", c.Remaining, max(0, 4-round))
 		}
@@ -539,14 +542,14 @@ func testSameName(t *testing.T, s Store) {
 }
 
 func testTwoNames(t *testing.T, s Store) {
-	for _, limit := range everyLimit {
+	for _, limit := range everyLimit() {
 		name := strings.NewReplacer(" ", "_", "/", "-").Replace(limit)
 		a, b := parse(t, name+".a", limit), parse(t, name+".b", limit)
 		takeAt(t, s, withID(batchOf(drossel.Check{Budget: a, Key: "k", Cost: 5})), epoch)
-		want(t, fmt.Sprintf("%s: left of another name", limit), peekAt(t, s, b, "k", 0, epoch).Remaining, 5)
+		want(t, limit+": left of another name", peekAt(t, s, b, "k", 0, epoch).Remaining, 5)
 		takeAt(t, s, withID(batchOf(drossel.Check{Budget: b, Key: "k", Cost: 2})), epoch)
-		want(t, fmt.Sprintf("%s: left", limit), peekAt(t, s, a, "k", 0, epoch).Remaining, 0)
-		want(t, fmt.Sprintf("%s: left of another name", limit), peekAt(t, s, b, "k", 0, epoch).Remaining, 3)
+		want(t, limit+": left", peekAt(t, s, a, "k", 0, epoch).Remaining, 0)
+		want(t, limit+": left of another name", peekAt(t, s, b, "k", 0, epoch).Remaining, 3)
 	}
 }
 
@@ -581,18 +584,20 @@ func testVariant(t *testing.T, s Store) {
 	}
 }
 
-// hostile are keys that other limiters stumble over.
-var hostile = []string{
-	"", "a", "b", "a:b", "a:b:c", "{}", "{a}", "{a}b", "a}b{c", "}{", "\x00", "a\x00", "\x00a", "\x00\x00", "\x00overflow",
-	"\xff\xfe", "a\xffb", "ä", "a\u0308", " ", " a", "a ", "a\n", "a\r\nb", "\t", "*", "?", "a*", "[a]", "\\", "'", "\"", "1", "01", "1:a",
-	"drossel:1:", "key", "keys", strings.Repeat("x", 255), strings.Repeat("x", 256), strings.Repeat("x", 1<<20), strings.Repeat("x", 1<<20) + "y",
+// hostile returns keys that other limiters stumble over.
+func hostile() []string {
+	return []string{
+		"", "a", "b", "a:b", "a:b:c", "{}", "{a}", "{a}b", "a}b{c", "}{", "\x00", "a\x00", "\x00a", "\x00\x00", "\x00overflow",
+		"\xff\xfe", "a\xffb", "ä", "a\u0308", " ", " a", "a ", "a\n", "a\r\nb", "\t", "*", "?", "a*", "[a]", "\\", "'", "\"", "1", "01", "1:a",
+		"drossel:1:", "key", "keys", strings.Repeat("x", 255), strings.Repeat("x", 256), strings.Repeat("x", 1<<20), strings.Repeat("x", 1<<20) + "y",
+	}
 }
 
 // Every text is a key of its own: none is changed, cut or taken for another.
 func testKeys(t *testing.T, s Store) {
 	budgets := []*drossel.Budget{parse(t, "keys", "3/h"), parse(t, "keys2", "3/h"), parse(t, "keys-log", "3/h sliding_log")}
 	for round := range int64(3) {
-		for _, key := range hostile {
+		for _, key := range hostile() {
 			for i, b := range budgets {
 				cost := int64(1)
 				d := takeAt(t, s, batchOf(drossel.Check{Budget: b, Key: key, Cost: cost}), epoch).Checks[0].Decision
@@ -602,7 +607,7 @@ func testKeys(t *testing.T, s Store) {
 			}
 		}
 	}
-	for _, key := range hostile {
+	for _, key := range hostile() {
 		if takeAt(t, s, batchOf(one(budgets[0], key)), epoch).Allowed {
 			t.Errorf("a fourth take for key %.20q (%d bytes) is allowed", key, len(key))
 		}
@@ -652,19 +657,19 @@ func testOwnClock(t *testing.T, s Store) {
 			t.Fatalf("%s: %v", what, err)
 		}
 	}
-	call("take", s.Take(testContext, batch))
+	call("take", s.Take(t.Context(), batch))
 	if !batch.Allowed || batch.Now <= epoch/2 || batch.By != drossel.ByStore {
 		t.Fatalf("allowed %v at %d by %v", batch.Allowed, batch.Now, batch.By)
 	}
 	last = batch.Now
-	call("renew", s.Renew(testContext, batch))
+	call("renew", s.Renew(t.Context(), batch))
 	if !batch.Checks[1].Allowed {
 		t.Error("a lease that holds is not renewed")
 	}
 	batch.Checks[0].Final = 1
-	call("settle", s.Settle(testContext, batch))
+	call("settle", s.Settle(t.Context(), batch))
 	next := withID(batchOf(drossel.Check{Budget: b, Key: "k", Cost: 4}, one(flight, "k")))
-	call("take", s.Take(testContext, next))
+	call("take", s.Take(t.Context(), next))
 	if !next.Allowed || next.Now < last {
 		t.Errorf("after settling: allowed %v, %d microseconds later", next.Allowed, next.Now-last)
 	}
@@ -672,14 +677,14 @@ func testOwnClock(t *testing.T, s Store) {
 	if !ok {
 		return
 	}
-	d, err := inspector.Get(testContext, b, "k")
+	d, err := inspector.Get(t.Context(), b, "k")
 	call("get", err)
 	if d.Allowed || d.Remaining != 0 || d.RetryAfter <= 0 {
 		t.Errorf("get: %s", show(d))
 	}
-	call("reset", inspector.Reset(testContext, b, "k"))
-	call("reset", inspector.Reset(testContext, b, "nobody"))
-	d, err = inspector.Get(testContext, b, "k")
+	call("reset", inspector.Reset(t.Context(), b, "k"))
+	call("reset", inspector.Reset(t.Context(), b, "nobody"))
+	d, err = inspector.Get(t.Context(), b, "k")
 	call("get", err)
 	if !d.Allowed || d.Remaining != 5 || d.ResetAfter != 0 {
 		t.Errorf("get after reset: %s", show(d))

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -77,16 +78,13 @@ func drawLimit(t *rapid.T) drossel.Limit {
 	return drawLimitOf(t, drossel.Algorithm(rapid.IntRange(0, 5).Draw(t, "algorithm")))
 }
 
-var (
-	drawnPeriods   = []time.Duration{time.Millisecond, time.Second, 7 * time.Second, time.Minute, time.Hour, 24 * time.Hour, 366 * drossel.Day}
-	drawnCalendars = []time.Duration{drossel.Day, drossel.Week, drossel.Month}
-)
-
 func drawLimitOf(t *rapid.T, a drossel.Algorithm) drossel.Limit {
+	periods := []time.Duration{time.Millisecond, time.Second, 7 * time.Second, time.Minute, time.Hour, 24 * time.Hour, 366 * drossel.Day}
+	calendars := []time.Duration{drossel.Day, drossel.Week, drossel.Month}
 	l := drossel.Limit{
 		Algorithm: a,
 		Quota:     rapid.OneOf(rapid.Int64Range(1, 12), rapid.Int64Range(1, 10_000)).Draw(t, "quota"),
-		Period:    rapid.SampledFrom(drawnPeriods).Draw(t, "period"),
+		Period:    rapid.SampledFrom(periods).Draw(t, "period"),
 	}
 	switch a {
 	case drossel.TokenBucket:
@@ -98,8 +96,9 @@ func drawLimitOf(t *rapid.T, a drossel.Algorithm) drossel.Limit {
 	case drossel.FixedWindow:
 		l.Anchor = drossel.Anchor(rapid.IntRange(0, 1).Draw(t, "first"))
 	case drossel.Calendar:
-		l.Period = rapid.SampledFrom(drawnCalendars).Draw(t, "unit")
+		l.Period = rapid.SampledFrom(calendars).Draw(t, "unit")
 		l.Anchor = drossel.Anchor(rapid.IntRange(0, map[time.Duration]int{drossel.Day: 0, drossel.Week: 7, drossel.Month: 31}[l.Period]).Draw(t, "day"))
+	default:
 	}
 	return l
 }
@@ -229,20 +228,21 @@ func (r *receipt) differs(b *drossel.Batch) string {
 
 // states shows the keys of r in the model.
 func (w *twin) states(r *receipt) string {
-	s := ""
+	var s strings.Builder
 	for i := range r.checks {
-		s += w.model.show(r.checks[i].id()) + "\n"
+		fmt.Fprintln(&s, w.model.show(r.checks[i].id()))
 	}
-	return s
+	return s.String()
 }
 
 // describe is what r asks.
 func describe(r *receipt) string {
-	s := fmt.Sprintf("at %d, id %v, peek %v:", r.now, r.id, r.peek)
+	var s strings.Builder
+	fmt.Fprintf(&s, "at %d, id %v, peek %v:", r.now, r.id, r.peek)
 	for i, c := range r.checks {
-		s += fmt.Sprintf("\n  %d: %s %v key %q cost %d reserve %d shadow %v", i, c.rate.budget.StateID(), c.rate.limit(), c.key, c.cost, c.reserve, c.shadow)
+		fmt.Fprintf(&s, "\n  %d: %s %v key %q cost %d reserve %d shadow %v", i, c.rate.budget.StateID(), c.rate.limit(), c.key, c.cost, c.reserve, c.shadow)
 	}
-	return s
+	return s.String()
 }
 
 // settle settles an earlier batch; sometimes twice, which must change nothing.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/drossel-io/drossel"
@@ -259,9 +260,10 @@ func (v view) wait(c *modelCheck, id drossel.ID) int64 {
 			return 0
 		}
 		return r.inFlight().Fit(v.holders, need)
+	default:
+		b := r.bucket()
+		return b.Fit(v.state, v.now, need)
 	}
-	b := r.bucket()
-	return b.Fit(v.state, v.now, need)
 }
 
 // charge stores the view with cost taken.
@@ -316,9 +318,10 @@ func (v view) remaining() int64 {
 		return r.slidingLog().Remaining(v.log)
 	case drossel.Concurrency:
 		return r.inFlight().Remaining(v.holders)
+	default:
+		b := r.bucket()
+		return b.Remaining(v.state, v.now)
 	}
-	b := r.bucket()
-	return b.Remaining(v.state, v.now)
 }
 
 func (v view) resetAfter() int64 {
@@ -337,9 +340,10 @@ func (v view) resetAfter() int64 {
 		return r.slidingLog().ResetAfter(v.log)
 	case drossel.Concurrency:
 		return r.inFlight().ResetAfter(v.holders)
+	default:
+		b := r.bucket()
+		return b.ResetAfter(v.state, v.now)
 	}
-	b := r.bucket()
-	return b.ResetAfter(v.state, v.now)
 }
 
 func (v view) delayIf(c *modelCheck) time.Duration {
@@ -459,14 +463,14 @@ func (c *cell) clone() *cell {
 // String shows all that m keeps, the same for equal models.
 func (m *model) String() string {
 	byName := func(a, b cellID) int { return slices.Compare([]string{a.state, a.key}, []string{b.state, b.key}) }
-	s := ""
+	var s strings.Builder
 	for _, id := range slices.SortedFunc(maps.Keys(m.cells), byName) {
-		s += m.show(id) + "\n"
+		fmt.Fprintln(&s, m.show(id))
 	}
 	for _, id := range slices.SortedFunc(maps.Keys(m.settled), func(a, b drossel.ID) int { return slices.Compare(a[:], b[:]) }) {
-		s += fmt.Sprintf("settled %v\n", id)
+		fmt.Fprintf(&s, "settled %v\n", id)
 	}
-	return s
+	return s.String()
 }
 
 // show shows one key.
@@ -475,9 +479,10 @@ func (m *model) show(id cellID) string {
 	if c == nil {
 		return fmt.Sprintf("%s %q: none", id.state, id.key)
 	}
-	s := fmt.Sprintf("%s %q: %v %v", id.state, id.key, c.state, c.log.Entries())
+	var s strings.Builder
+	fmt.Fprintf(&s, "%s %q: %v %v", id.state, id.key, c.state, c.log.Entries())
 	for _, h := range c.holders.List() {
-		s += fmt.Sprintf(" %v holds %d until %d", drossel.ID(h.ID), h.Cost, h.Expiry)
+		fmt.Fprintf(&s, " %v holds %d until %d", drossel.ID(h.ID), h.Cost, h.Expiry)
 	}
-	return s
+	return s.String()
 }

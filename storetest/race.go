@@ -63,7 +63,7 @@ func testRace(t *testing.T, s Store) {
 				var admitted tally
 				key := fmt.Sprint("key-", repeat)
 				atOnce(200, func(_, client int) {
-					d, err := clients[client].Take(testContext, key)
+					d, err := clients[client].Take(t.Context(), key)
 					if err != nil {
 						t.Errorf("take: %v", err)
 					}
@@ -86,7 +86,7 @@ func testRaceInFlight(t *testing.T, s Store) {
 		key := fmt.Sprint("key-", repeat)
 		atOnce(len(batches), func(i, _ int) {
 			batches[i] = withID(batchOf(one(b, key)))
-			if err := s.Take(testContext, batches[i]); err != nil {
+			if err := s.Take(t.Context(), batches[i]); err != nil {
 				t.Errorf("take: %v", err)
 			}
 			if batches[i].Allowed {
@@ -95,13 +95,13 @@ func testRaceInFlight(t *testing.T, s Store) {
 		})
 		want(t, "the number admitted", admitted.n[key], 50)
 		atOnce(len(batches), func(i, _ int) {
-			if err := s.Settle(testContext, batches[i]); err != nil {
+			if err := s.Settle(t.Context(), batches[i]); err != nil {
 				t.Errorf("settle: %v", err)
 			}
 		})
 		peek := batchOf(drossel.Check{Budget: b, Key: key})
 		peek.Peek = true
-		if err := s.Take(testContext, peek); err != nil {
+		if err := s.Take(t.Context(), peek); err != nil {
 			t.Fatal(err)
 		}
 		want(t, "the number of free places", peek.Checks[0].Remaining, 50)
@@ -141,7 +141,7 @@ func testRaceHierarchy(t *testing.T, s Store) {
 				l := levels(i)[(n+i)%4]
 				b.Checks = append(b.Checks, one(l.budget, l.key))
 			}
-			if err := s.Take(testContext, b); err != nil {
+			if err := s.Take(t.Context(), b); err != nil {
 				t.Errorf("take: %v", err)
 			}
 			if b.Allowed {
@@ -155,7 +155,7 @@ func testRaceHierarchy(t *testing.T, s Store) {
 			for _, l := range levels(i) {
 				b := batchOf(drossel.Check{Budget: l.budget, Key: l.key})
 				b.Peek = true
-				if err := s.Take(testContext, b); err != nil {
+				if err := s.Take(t.Context(), b); err != nil {
 					t.Fatal(err)
 				}
 				want(t, fmt.Sprintf("repeat %d: what is left of %s", repeat, l.key), b.Checks[0].Remaining, l.quota-admitted.n[l.key])
@@ -172,19 +172,19 @@ func testRaceSettle(t *testing.T, s Store) {
 		batch := withID(batchOf(drossel.Check{Budget: b, Key: key, Cost: 10}))
 		other := batchOf(drossel.Check{Budget: b, Key: key, Cost: 50})
 		for _, b := range []*drossel.Batch{other, batch} {
-			if err := s.Take(testContext, b); err != nil {
+			if err := s.Take(t.Context(), b); err != nil {
 				t.Fatal(err)
 			}
 		}
 		batch.Checks[0].Final = 3
 		atOnce(8, func(int, int) {
-			if err := s.Settle(testContext, copyOf(batch)); err != nil {
+			if err := s.Settle(t.Context(), copyOf(batch)); err != nil {
 				t.Errorf("settle: %v", err)
 			}
 		})
 		peek := batchOf(drossel.Check{Budget: b, Key: key})
 		peek.Peek = true
-		if err := s.Take(testContext, peek); err != nil {
+		if err := s.Take(t.Context(), peek); err != nil {
 			t.Fatal(err)
 		}
 		want(t, "what is left", peek.Checks[0].Remaining, 100-50-3)

@@ -11,8 +11,6 @@
 package storetest
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -70,9 +68,6 @@ type tester interface {
 	Fatalf(format string, args ...any)
 	Fatal(args ...any)
 }
-
-// testContext is for calls that no deadline concerns.
-var testContext = context.Background()
 
 // budget returns a budget or ends the test.
 func budget(t tester, name string, l drossel.Limit) *drossel.Budget {
@@ -147,8 +142,8 @@ func wantErr(t tester, what string, err, want error) {
 	}
 }
 
-// want checks a number or a word.
-func want[T cmp.Ordered](t tester, what string, got, want T) {
+// want checks a value.
+func want[T comparable](t tester, what string, got, want T) {
 	t.Helper()
 	if got != want {
 		t.Errorf("%s is %v, want %v", what, got, want)
