@@ -36,7 +36,11 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	return p.code(root.ExecuteContext(ctx))
+	err := root.ExecuteContext(ctx)
+	if err != nil && errors.Is(err, ctx.Err()) {
+		err = context.Cause(ctx) // which signal it was
+	}
+	return p.code(err)
 }
 
 // errReported ends a command that has already said what is wrong.
@@ -123,11 +127,7 @@ is 0 if all went well, 1 if something failed or check found problems, 2 if the c
 			if len(args) == 0 {
 				return nil
 			}
-			hint := "see drossel --help"
-			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-				hint = "did you mean drossel " + near[0] + "?"
-			}
-			return usageErrorf(hint, "unknown command %q", args[0])
+			return unknownCommand(cmd, args[0])
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cmd.SetOut(p.stderr)
@@ -137,12 +137,42 @@ is 0 if all went well, 1 if something failed or check found problems, 2 if the c
 			return usageErrorf("", "no command given")
 		},
 		SuggestionsMinimumDistance: 2,
+		Version:                    buildInfo().String(),
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.SetHelpCommand(helpCommand())
 	root.SetHelpTemplate(helpTemplate)
 	root.SetUsageTemplate(usageTemplate)
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(p.checkCommand(), p.explainCommand(), p.simulateCommand(), p.serveCommand(), p.demoCommand(), p.versionCommand())
 	return root
+}
+
+func unknownCommand(root *cobra.Command, name string) error {
+	hint := "see drossel --help"
+	if near := root.SuggestionsFor(name); len(near) > 0 {
+		hint = "did you mean drossel " + near[0] + "?"
+	}
+	return usageErrorf(hint, "unknown command %q", name)
+}
+
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "help [command]",
+		Short:   "show how a command is used",
+		Example: "  drossel help simulate",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			target, rest, err := cmd.Root().Find(args)
+			if err != nil {
+				return err
+			}
+			if len(rest) > 0 {
+				return unknownCommand(target, rest[0])
+			}
+			target.InitDefaultHelpFlag()
+			return target.Help()
+		},
+	}
 }
 
 // flagError adds the nearest flag to the message about one that is unknown.

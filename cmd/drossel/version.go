@@ -42,6 +42,9 @@ func buildInfo() build {
 	return b
 }
 
+// String returns the version as people see it.
+func (b build) String() string { return "drossel " + b.Version + "  " + b.Go + "  " + b.Platform }
+
 func (p *program) versionCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -54,7 +57,7 @@ func (p *program) versionCommand() *cobra.Command {
 			if asJSON {
 				return p.printJSON(b)
 			}
-			p.printf("drossel %s  %s  %s\n", b.Version, b.Go, b.Platform)
+			p.printf("%v\n", b)
 			return nil
 		},
 	}
