@@ -51,6 +51,14 @@ type limited struct {
 	lim      *drossel.Limiter
 	decision drossel.Decision
 	values   values
+	passed   http.Request
+}
+
+// pass returns r as the handler sees it. The copy lies in its own context: one
+// allocation instead of two.
+func (c *limited) pass(r *http.Request) *http.Request {
+	c.passed = *r.WithContext(c)
+	return &c.passed
 }
 
 func (c *limited) Value(key any) any {
@@ -73,6 +81,13 @@ type decided struct {
 	request  identity.Request
 	decision *policy.Decision
 	values   values
+	passed   http.Request
+}
+
+// pass is limited.pass.
+func (c *decided) pass(r *http.Request) *http.Request {
+	c.passed = *r.WithContext(c)
+	return &c.passed
 }
 
 func (c *decided) Value(key any) any {

@@ -256,6 +256,24 @@ func TestMaxWait(t *testing.T) {
 	})
 }
 
+// A request that gives up while it is held leaves its turn to the next.
+func TestWaitGivesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limit := drossel.PerSecond(1)
+		limit.MaxWait = 10 * time.Second
+		h := httplimit.New(newLimit(t, limit), nil)(nothing)
+		begin := time.Now()
+		serve(h, request("GET", "/"))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		serve(h, request("GET", "/").WithContext(ctx))
+		// What refilled while it was held is not given back.
+		if got := status(h, request("GET", "/")); got != 200 || time.Since(begin) != 1001*time.Millisecond {
+			t.Errorf("status %d after %v, want 200 after 1.001s", got, time.Since(begin))
+		}
+	})
+}
+
 // A place in flight is held as long as the handler runs, even beyond the limit's
 // own time, and free again however it ends.
 func TestInFlight(t *testing.T) {
@@ -342,7 +360,8 @@ func TestChargeOn(t *testing.T) {
 // Flushing, hijacking and copying work through the middleware, over a real
 // connection, where it watches the response.
 func TestResponseWriter(t *testing.T) {
-	h := httplimit.Policy(newLimiter(t, loginPolicy), nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	file := strings.ReplaceAll(loginPolicy, "401", "101")
+	h := httplimit.Policy(newLimiter(t, file), nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
 		switch r.URL.Path {
 		case "/flush":
@@ -368,7 +387,11 @@ func TestResponseWriter(t *testing.T) {
 	}))
 	server := httptest.NewServer(h)
 	defer server.Close()
-	for path, want := range map[string]string{"/flush": "\r\n\r\n0\r\n\r\n", "/copy": "copied", "/hijack": "hijacked"} {
+	for _, tt := range [][2]string{
+		{"/flush", "\r\n\r\n0\r\n\r\n"}, {"/copy", "copied"}, {"/hijack", "hijacked"}, {"/hijack", "hijacked"},
+		{"/copy", "\"retry_after\":1800}}\n"}, // two connections were charged as such
+	} {
+		path, want := tt[0], tt[1]
 		conn, err := net.Dial("tcp", server.Listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)

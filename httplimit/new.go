@@ -93,7 +93,7 @@ func (m *limiting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.deny(w, r, c, now)
 	default:
 		m.setFields(w.Header(), c, now)
-		m.next.ServeHTTP(w, r.WithContext(c))
+		m.next.ServeHTTP(w, c.pass(r))
 	}
 }
 
@@ -122,7 +122,7 @@ func (m *limiting) serveReserved(w http.ResponseWriter, r *http.Request, key str
 		return
 	}
 	m.setFields(w.Header(), c, place.Now)
-	m.next.ServeHTTP(w, r.WithContext(c))
+	m.next.ServeHTTP(w, c.pass(r))
 }
 
 // keepPlace renews a place in flight until stop is called.

@@ -57,7 +57,7 @@ func (m *deciding) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeTimeout(w, r.Method)
 	default:
 		m.renderer.set(m.renderer.fields, w.Header(), d, &c.values)
-		m.serve(w, r.WithContext(c), d)
+		m.serve(w, c.pass(r), d)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
@@ -211,24 +210,22 @@ func (v vector) run(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := httplimit.Policy(lim, nil)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	serve := func(now int64, costs []int64) *http.Response {
+	serveAt := func(now int64, costs []int64) answer {
 		store.now, store.costs = now, costs
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
-		return w.Result()
+		return serve(h, request("GET", "/"))
 	}
 	for _, b := range v.Warmup {
-		if serve(b.now, b.costs); !decision.Allowed {
+		if serveAt(b.now, b.costs); !decision.Allowed {
 			t.Fatalf("the batch of %v at %d is denied", b.costs, b.now)
 		}
 	}
 	store.down = v.Decision == nil
-	res := serve(v.Now, v.Costs)
+	res := serveAt(v.Now, v.Costs)
 	v.compareDecision(t, decision)
-	if res.StatusCode != v.Status {
-		t.Errorf("status %d, want %d", res.StatusCode, v.Status)
+	if res.status != v.Status {
+		t.Errorf("status %d, want %d", res.status, v.Status)
 	}
-	if diff := cmp.Diff(v.Headers, limitFields(res.Header), cmp.Transformer("sorted", sorted)); diff != "" {
+	if diff := cmp.Diff(v.Headers, limitFields(res.header), cmp.Transformer("sorted", sorted)); diff != "" {
 		t.Errorf("fields (-want +got):\n%s", diff)
 	}
 	v.compareBody(t, res)
@@ -260,7 +257,7 @@ func (v vector) compareDecision(t *testing.T, d *policy.Decision) {
 	}
 }
 
-func (v vector) compareBody(t *testing.T, res *http.Response) {
+func (v vector) compareBody(t *testing.T, res answer) {
 	t.Helper()
 	if v.Body == nil {
 		return
@@ -271,7 +268,7 @@ func (v vector) compareBody(t *testing.T, res *http.Response) {
 	if err := strict.Decode(&want); err != nil {
 		t.Fatal(err)
 	}
-	if err := json.NewDecoder(res.Body).Decode(&got); err != nil {
+	if err := json.Unmarshal([]byte(res.body), &got); err != nil {
 		t.Fatal(err)
 	}
 	if got.Title == "" || got.Detail == "" {

@@ -86,6 +86,7 @@ func (addressed) RemoteAddr() net.Addr {
 // A setup is a gateway that serves, with an upstream behind it.
 type setup struct {
 	t       *testing.T
+	gateway *gateway.Gateway
 	dial    func(ctx context.Context, network, address string) (net.Conn, error)
 	address string
 	client  *http.Client
@@ -156,7 +157,7 @@ func start(t *testing.T, o gateway.Options, l net.Listener) *setup {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	s := &setup{t: t, stop: stop, served: make(chan error, 1)}
+	s := &setup{t: t, gateway: g, stop: stop, served: make(chan error, 1)}
 	go func() { s.served <- g.Serve(ctx, l) }()
 	s.client = &http.Client{
 		Transport: &http.Transport{
@@ -187,8 +188,14 @@ func (s *setup) close() {
 	s.closers = nil
 }
 
-// do sends a request and returns the response with its body read.
-func (s *setup) do(method, path string, header http.Header) (*http.Response, string) {
+// A response is one whose body has been read.
+type response struct {
+	StatusCode int
+	Header     http.Header
+}
+
+// do sends a request and returns the response and its body.
+func (s *setup) do(method, path string, header http.Header) (response, string) {
 	s.t.Helper()
 	r, err := http.NewRequestWithContext(s.t.Context(), method, "http://api.example"+path, nil)
 	if err != nil {
@@ -204,7 +211,7 @@ func (s *setup) do(method, path string, header http.Header) (*http.Response, str
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return res, string(body)
+	return response{res.StatusCode, res.Header}, string(body)
 }
 
 // raw sends bytes and returns what comes back until the connection ends.

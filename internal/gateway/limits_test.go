@@ -82,7 +82,7 @@ func TestBurstsAndWaits(t *testing.T) {
 func TestBurstAndWaitInRealTime(t *testing.T) {
 	s := overTCP(t, gateway.Options{Limiter: parsePolicy(t, apiPolicy, nil)}, hello)
 	passed := 0
-	var res *http.Response
+	var res response
 	for range 50 {
 		if res, _ = s.do("POST", "/api/auth/login", nil); res.StatusCode == 429 {
 			break

@@ -178,6 +178,43 @@ func TestForwardingFields(t *testing.T) {
 	}
 }
 
+// A unix socket has no address to tell of, and what its peer says of one is
+// believed only if the sockets are trusted.
+func TestForwardingFromUnixSocket(t *testing.T) {
+	for file, want := range map[string]http.Header{
+		openPolicy: {"X-Forwarded-Host": {"api.example"}, "X-Forwarded-Proto": {"http"}},
+		"identity: {trusted_proxies: [unix], client_ip_from: x-forwarded-for}\n" + openPolicy: {
+			"X-Forwarded-For": {"198.51.100.9"}, "X-Forwarded-Host": {"api.example"}, "X-Forwarded-Proto": {"http"}, "X-Real-Ip": {"198.51.100.9"},
+		},
+	} {
+		got := http.Header{}
+		s := overTCP(t, gateway.Options{Limiter: parsePolicy(t, file, nil)}, func(_ http.ResponseWriter, r *http.Request) {
+			for name, lines := range r.Header {
+				if strings.HasPrefix(name, "X-") {
+					got[name] = lines
+				}
+			}
+		})
+		l, err := net.Listen("unix", t.TempDir()+"/socket")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		served := make(chan error)
+		go func() { served <- s.gateway.Serve(ctx, l) }()
+		s.dial = func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", l.Addr().String()) }
+		s.do("GET", "/", http.Header{"X-Forwarded-For": {"198.51.100.9"}, "X-Real-Ip": {"198.51.100.8"}})
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("the upstream sees (-want +got):\n%s", diff)
+		}
+		s.client.CloseIdleConnections()
+		stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // Informational responses, events and trailers pass when they come.
 func TestStreaming(t *testing.T) {
 	next := make(chan bool)
@@ -242,7 +279,7 @@ func TestUpgrade(t *testing.T) {
 	defer conn.Close()
 	fmt.Fprint(conn, "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
 	br := bufio.NewReader(conn)
-	res, err := http.ReadResponse(br, nil)
+	res, err := http.ReadResponse(br, nil) //nolint:bodyclose // its body is the connection
 	if err != nil || res.StatusCode != 101 || res.Header.Get("RateLimit") == "" {
 		t.Fatalf("%v, %v", res, err)
 	}
@@ -385,6 +422,7 @@ func TestDrain(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				defer res.Body.Close()
 				s.stop()
 				synctest.Wait()
 				if _, err := s.dial(t.Context(), "tcp", s.address); err == nil {
