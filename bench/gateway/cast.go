@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -33,6 +34,7 @@ type cast struct {
 	directory string // of the built program and the policy
 	stopAll   context.CancelFunc
 	addresses map[string]string // of the proxies
+	pids      map[string]int    // of the proxies
 	children  []*exec.Cmd
 }
 
@@ -40,7 +42,7 @@ type cast struct {
 // the proxies in front of it.
 func startCast(parent context.Context, binary string, progress io.Writer) (c *cast, err error) {
 	ctx, cancel := context.WithCancel(parent)
-	c = &cast{stopAll: cancel, addresses: make(map[string]string)}
+	c = &cast{stopAll: cancel, addresses: make(map[string]string), pids: make(map[string]int)}
 	defer func() {
 		if err != nil {
 			c.stop()
@@ -61,14 +63,17 @@ func startCast(parent context.Context, binary string, progress io.Writer) (c *ca
 	if err != nil {
 		return c, err
 	}
-	if c.addresses[bareName], err = c.startRole(ctx, roleBare, upstream); err != nil {
-		return c, err
+	for name, start := range map[string]func() (string, error){
+		bareName:    func() (string, error) { return c.startRole(ctx, roleBare, upstream) },
+		keepingName: func() (string, error) { return c.startRole(ctx, roleKeeping, upstream) },
+		gatewayName: func() (string, error) { return c.startGateway(ctx, binary, upstream, progress) },
+	} {
+		if c.addresses[name], err = start(); err != nil {
+			return c, fmt.Errorf("%s: %w", name, err)
+		}
+		c.pids[name] = c.children[len(c.children)-1].Process.Pid
 	}
-	if c.addresses[keepingName], err = c.startRole(ctx, roleKeeping, upstream); err != nil {
-		return c, err
-	}
-	c.addresses[gatewayName], err = c.startGateway(ctx, binary, upstream, progress)
-	return c, err
+	return c, nil
 }
 
 func (c *cast) stop() {
@@ -175,15 +180,38 @@ func freeAddress() (string, error) {
 func (c *cast) load(ctx context.Context, proxy string, o options) (load, error) {
 	var l load
 	child := c.role(ctx, roleLoad, c.addresses[proxy], o.duration.String(), fmt.Sprint(o.connections))
+	before := processorTime(c.pids[proxy])
 	out, err := child.Output()
+	after := processorTime(c.pids[proxy])
 	if err != nil {
 		return l, fmt.Errorf("load: %w", err)
 	}
 	if err := json.Unmarshal(out, &l); err != nil {
 		return l, fmt.Errorf("load: %w", err)
 	}
+	l.CPU = after - before
 	if proxy == gatewayName && !l.Fields {
 		return l, errors.New("its answers carry no RateLimit field")
 	}
 	return l, nil
+}
+
+// processorTime is what a process has used so far, in the hundredths of a second
+// that Linux tells; 0 elsewhere.
+func processorTime(pid int) time.Duration {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(text), ") ") // behind the name, which may hold blanks
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return 0
+	}
+	var ticks int
+	for _, f := range fields[11:13] { // in the program and in the kernel
+		n, _ := strconv.Atoi(f)
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
 }

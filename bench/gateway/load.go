@@ -22,7 +22,12 @@ type load struct {
 	P50      time.Duration `json:"p50_ns"`
 	P99      time.Duration `json:"p99_ns"`
 	Fields   bool          `json:"fields"` // the answers carry RateLimit
+	All      int           `json:"all"`    // requests, those of the warm-up included
+	CPU      time.Duration `json:"cpu_ns"` // what the proxy used for all of them; 0 if unknown
 }
+
+// cpuEach is the proxy's processor time for one request.
+func (l load) cpuEach() float64 { return float64(l.CPU) / float64(l.All) }
 
 func (l load) rate() float64 { return float64(l.Requests) / l.Duration.Seconds() }
 
@@ -36,7 +41,7 @@ func putLoad(ctx context.Context, address string, duration time.Duration, connec
 	var mu sync.Mutex // guards the variables below
 	var all []time.Duration
 	var failed error
-	fields := true
+	n, fields := 0, true
 	for range connections {
 		wg.Go(func() {
 			c, err := dial(ctx, address)
@@ -50,6 +55,7 @@ func putLoad(ctx context.Context, address string, duration time.Duration, connec
 				failed = err
 				return
 			}
+			n += c.answers
 			all = append(all, c.latencies...)
 			fields = fields && c.fields
 		})
@@ -64,7 +70,7 @@ func putLoad(ctx context.Context, address string, duration time.Duration, connec
 	slices.Sort(all)
 	return load{
 		Requests: len(all), Duration: duration,
-		P50: all[len(all)/2], P99: all[len(all)*99/100], Fields: fields,
+		P50: all[len(all)/2], P99: all[len(all)*99/100], Fields: fields, All: n,
 	}, nil
 }
 
@@ -74,6 +80,7 @@ type client struct {
 	conn      net.Conn
 	read      *bufio.Reader
 	requests  [][]byte
+	answers   int
 	latencies []time.Duration
 	fields    bool
 }
@@ -103,6 +110,7 @@ func (c *client) run(from, to time.Time) error {
 		if err := c.answer(); err != nil {
 			return err
 		}
+		c.answers++
 		end := time.Now()
 		if !start.Before(from) && end.Before(to) {
 			c.latencies = append(c.latencies, end.Sub(start))

@@ -107,7 +107,7 @@ func measure(ctx context.Context, o options, progress io.Writer) (*report, error
 		for _, name := range order {
 			l, err := c.load(ctx, name, o)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
+				return nil, fmt.Errorf("%s in round %d: %w", name, i+1, err)
 			}
 			r[name] = l
 			fmt.Fprintf(progress, "round %d of %d: %-22s %8.0f requests/s\n", i+1, o.rounds, name, l.rate())
@@ -139,14 +139,15 @@ func median(xs []float64) float64 {
 
 func (r *report) write(w io.Writer) {
 	fmt.Fprintf(w, "%d connections, %v each, 1 KiB answers, %d rounds; medians\n\n", r.Connections, r.Duration, len(r.Rounds))
-	fmt.Fprintf(w, "%-24s %12s %10s %10s\n", "proxy", "requests/s", "p50", "p99")
+	fmt.Fprintf(w, "%-24s %12s %10s %10s %16s\n", "proxy", "requests/s", "p50", "p99", "its CPU/request")
 	for _, name := range proxies {
-		var rates, p50, p99 []float64
+		var rates, p50, p99, cpu []float64
 		for _, one := range r.Rounds {
 			l := one[name]
-			rates, p50, p99 = append(rates, l.rate()), append(p50, float64(l.P50)), append(p99, float64(l.P99))
+			rates, cpu = append(rates, l.rate()), append(cpu, l.cpuEach())
+			p50, p99 = append(p50, float64(l.P50)), append(p99, float64(l.P99))
 		}
-		fmt.Fprintf(w, "%-24s %12.0f %10v %10v\n", name, median(rates), toMicros(median(p50)), toMicros(median(p99)))
+		fmt.Fprintf(w, "%-24s %12.0f %10v %10v %16v\n", name, median(rates), toMicros(median(p50)), toMicros(median(p99)), toMicros(median(cpu)))
 	}
 	fmt.Fprintf(w, "\n%-24s %8s %12s %5s   %s\n", "drossel against", "target", "median ratio", "met", "each pair")
 	for _, c := range r.Ratios {
