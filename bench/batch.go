@@ -13,7 +13,7 @@ func batchContender(n int) contender {
 	store := drossel.NewMemory(nil)
 	var batches [maxWorkers]drossel.Batch
 	for i := range n {
-		budget, err := drossel.NewBudget(fmt.Sprint("limit-", i), hotLimit)
+		budget, err := drossel.NewBudget(fmt.Sprint("limit-", i), hotLimit())
 		must(err)
 		for w := range batches {
 			batches[w].Checks = append(batches[w].Checks, drossel.Check{Budget: budget, Key: "203.0.113.7", Cost: 1})

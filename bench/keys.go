@@ -83,12 +83,14 @@ type limiterMaker struct {
 	make    func(limit drossel.Limit) taker
 }
 
-// The limits refuse nothing while they are measured, refill slowly, so that no key
-// falls out of use, and by fractions of a microsecond, which is the harder case.
-var (
-	hotLimit  = drossel.Limit{Quota: 7, Period: time.Second, Burst: 1_000_000_000}
-	zipfLimit = drossel.Limit{Quota: 7, Period: 100 * time.Second, Burst: 20_000_000}
-)
+// hotLimit refuses nothing while it is measured. It refills slowly, so that the key
+// stays in use, and by fractions of a microsecond, which is the harder case.
+func hotLimit() drossel.Limit { return drossel.PerSecond(7).WithBurst(1_000_000_000) }
+
+// manyLimit is hotLimit for many keys, each of which stays in use for longer.
+func manyLimit() drossel.Limit {
+	return drossel.Per(7, 100*time.Second).WithBurst(20_000_000)
+}
 
 // limiters returns a contender for each maker, its keys already known.
 func (l *load) limiters(as role, limit drossel.Limit, makers ...limiterMaker) []contender {
@@ -110,25 +112,25 @@ func (l *load) limiters(as role, limit drossel.Limit, makers ...limiterMaker) []
 
 // contenders returns all limiters and the floors of the load.
 func (l *load) contenders(limit drossel.Limit) []contender {
-	return append(l.limiters(ours, limit, drosselLimiter), l.limiters(peer, limit, peers...)...)
+	return append(l.limiters(ours, limit, drosselLimiter()), l.limiters(peer, limit, peers()...)...)
 }
 
-var drosselLimiter = limiterMaker{
-	name:    "drossel",
-	options: "Limiter.Take, in-memory store, defaults",
-	make: func(limit drossel.Limit) taker {
-		lim, err := drossel.New(limit, nil)
-		must(err)
-		ctx := context.Background()
-		return func(keys []string, order []uint32) (refused int) {
-			for _, i := range order {
-				if d, _ := lim.Take(ctx, keys[i]); !d.Allowed {
-					refused++
-				}
+func drosselLimiter() limiterMaker {
+	return limiterMaker{"drossel", "Limiter.Take, in-memory store, defaults", newDrossel}
+}
+
+func newDrossel(limit drossel.Limit) taker {
+	lim, err := drossel.New(limit, nil)
+	must(err)
+	ctx := context.Background()
+	return func(keys []string, order []uint32) (refused int) {
+		for _, i := range order {
+			if d, _ := lim.Take(ctx, keys[i]); !d.Allowed {
+				refused++
 			}
-			return refused
 		}
-	},
+		return refused
+	}
 }
 
 // A floorState is what the floors write to.

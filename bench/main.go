@@ -31,8 +31,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	b := newBench(*short, stderr)
 	selected, err := selectCases(*names)
-	if err != nil || flags.NArg() > 0 {
-		fmt.Fprintf(stderr, "bench: what is %v?\n", append(flags.Args(), fmt.Sprint(err)))
+	if flags.NArg() > 0 {
+		err = fmt.Errorf("unknown argument %q", flags.Arg(0))
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "bench: %v\n", err)
 		return 2
 	}
 	for _, c := range selected {
@@ -104,18 +107,20 @@ type benchCase struct {
 	run  func(*bench) error
 }
 
-var cases = []benchCase{
-	{"hot", (*bench).hot},
-	{"zipf", (*bench).zipf},
-	{"batch", (*bench).batch},
-	{"memory", (*bench).memory},
-	{"middleware", (*bench).middleware},
-	{"policy", (*bench).policy},
+func cases() []benchCase {
+	return []benchCase{
+		{"hot", (*bench).hot},
+		{"zipf", (*bench).zipf},
+		{"batch", (*bench).batch},
+		{"memory", (*bench).memory},
+		{"middleware", (*bench).middleware},
+		{"policy", (*bench).policy},
+	}
 }
 
 func caseNames() []string {
 	var names []string
-	for _, c := range cases {
+	for _, c := range cases() {
 		names = append(names, c.name)
 	}
 	return names
@@ -123,15 +128,15 @@ func caseNames() []string {
 
 func selectCases(names string) ([]benchCase, error) {
 	if names == "" {
-		return cases, nil
+		return cases(), nil
 	}
 	var selected []benchCase
 	for name := range strings.SplitSeq(names, ",") {
 		i := slices.Index(caseNames(), name)
 		if i < 0 {
-			return nil, fmt.Errorf("case %q (there are %s)", name, strings.Join(caseNames(), ", "))
+			return nil, fmt.Errorf("unknown case %q (there are %s)", name, strings.Join(caseNames(), ", "))
 		}
-		selected = append(selected, cases[i])
+		selected = append(selected, cases()[i])
 	}
 	return selected, nil
 }
@@ -139,9 +144,9 @@ func selectCases(names string) ([]benchCase, error) {
 func (b *bench) hot() error {
 	return b.compare("one hot key", target{ofBest: 1 / 1.3, ofFloor: 1.5}, atMost(0), func() []contender {
 		l := hotLoad()
-		always := drosselLimiter
+		always := drosselLimiter()
 		always.name, always.options = "drossel, full", "the same with a bucket that is always full"
-		cs := append([]contender{l.hashFloor()}, l.contenders(hotLimit)...)
+		cs := append([]contender{l.hashFloor()}, l.contenders(hotLimit())...)
 		return append(cs, l.limiters(also, drossel.PerSecond(1_000_000_000), always)...)
 	})
 }
@@ -154,13 +159,13 @@ func (b *bench) zipf() error {
 	return b.compare(name, target{ofBest: 1 / 1.3, ofFloor: 1.35}, atMost(0), func() []contender {
 		without := l.hashFloor()
 		without.role = also
-		return append([]contender{l.slotFloor(), without}, l.contenders(zipfLimit)...)
+		return append([]contender{l.slotFloor(), without}, l.contenders(manyLimit())...)
 	})
 }
 
 func (b *bench) batch() error {
 	return b.compare("batch of 4 (floor: one take)", target{ofFloor: 4.5}, atMost(0), func() []contender {
-		one := hotLoad().limiters(floor, hotLimit, drosselLimiter)
+		one := hotLoad().limiters(floor, hotLimit(), drosselLimiter())
 		of1 := batchContender(1)
 		of1.role = also
 		return append(one, of1, batchContender(4))
@@ -193,8 +198,8 @@ func (b *bench) memory() error {
 
 func (b *bench) middleware() error {
 	return b.compare("middleware", target{ofBest: 1. / 3}, atMost(4), func() []contender {
-		cs := []contender{floorMiddleware.contender(floor), limitMiddleware.contender(ours)}
-		for _, m := range peerMiddlewares {
+		cs := []contender{floorMiddleware().contender(floor), limitMiddleware().contender(ours)}
+		for _, m := range peerMiddlewares() {
 			cs = append(cs, m.contender(peer))
 		}
 		return cs
@@ -203,19 +208,18 @@ func (b *bench) middleware() error {
 
 func (b *bench) policy() error {
 	return b.compare("policy (floor: one limit)", target{ofFloor: 2}, target{}, func() []contender {
-		return []contender{limitMiddleware.contender(floor), policyMiddleware.contender(ours)}
+		return []contender{limitMiddleware().contender(floor), policyMiddleware().contender(ours)}
 	})
 }
 
 // compare measures a case with one worker and with two and adds its rows: the
 // time and the allocations. The contenders are
 // made anew for each, because some look at GOMAXPROCS.
-func (b *bench) compare(name string, time, allocs target, contenders func() []contender) error {
+func (b *bench) compare(name string, times, allocs target, contenders func() []contender) error {
 	var results [maxWorkers][]result
 	var cs []contender
 	for workers := 1; workers <= maxWorkers; workers++ {
-		cs = nil
-		runtime.GC()
+		runtime.GC() // what the last ones have left
 		before := runtime.GOMAXPROCS(workers)
 		cs = contenders()
 		runtime.GC()
@@ -234,7 +238,7 @@ func (b *bench) compare(name string, time, allocs target, contenders func() []co
 	}
 	ns := func(r result) float64 { return r.NS }
 	two := figuresOf(cs, results[1], ns)
-	r := newRow(name, "ns", time, figuresOf(cs, results[0], ns))
+	r := newRow(name, "ns", times, figuresOf(cs, results[0], ns))
 	r.TwoCPUs = &two
 	count := func(r result) float64 { return float64(r.Allocs) }
 	b.report.Rows = append(b.report.Rows, r,
@@ -256,6 +260,7 @@ func figuresOf(cs []contender, results []result, of func(result) float64) figure
 			if f.Best == nil || x < *f.Best {
 				f.Best, f.BestName = &x, c.name
 			}
+		case also:
 		}
 	}
 	return f

@@ -33,7 +33,7 @@ func (p plan) usages() ([]usage, error) {
 		}
 		us = append(us, u)
 	}
-	for _, m := range peers {
+	for _, m := range peers() {
 		fmt.Fprint(p.progress, ".")
 		us = append(us, peerUsage(m, keys[:p.keys]))
 	}
@@ -45,7 +45,7 @@ func ourUsage(keys []string) (usage, error) {
 	var store *drossel.Memory
 	u.grow(func() any {
 		store = drossel.NewMemory(&drossel.MemoryOptions{MaxBytes: 1 << 30})
-		lim, err := drossel.New(zipfLimit, &drossel.Options{Store: store, Name: "limit"})
+		lim, err := drossel.New(manyLimit(), &drossel.Options{Store: store, Name: "limit"})
 		must(err)
 		for _, k := range keys {
 			_, _ = lim.Take(context.Background(), k) // counted below
@@ -63,7 +63,7 @@ func peerUsage(m limiterMaker, keys []string) usage {
 	l := &load{keys: keys}
 	order := l.all()
 	u.grow(func() any {
-		take := m.make(zipfLimit)
+		take := m.make(manyLimit())
 		take(keys, order)
 		return take
 	})

@@ -73,7 +73,7 @@ func (w *writer) WriteHeader(status int) {
 }
 
 func newRequest(method, path string) *http.Request {
-	r := httptest.NewRequest(method, path, nil)
+	r := httptest.NewRequestWithContext(context.Background(), method, path, nil)
 	r.RemoteAddr = "203.0.113.7:51234"
 	return r
 }
@@ -90,40 +90,43 @@ func routeRequests() []*http.Request {
 // floorMiddleware sets the fields that Drossel sets, to texts that are there
 // already, and gives the handler a value by way of the context. The values of the
 // header map are a new slice, as they are where the texts differ.
-var floorMiddleware = middlewareMaker{
-	"floor", "the same fields, precomputed, and a context value",
-	func() middleware {
-		type key struct{}
-		texts := [...]string{`"limit";q=1000000000;w=142857143`, `"limit";r=999999999;t=1`, "1000000000", "999999999", "1790000000"}
-		decision := &texts
-		return func(next http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				values := texts
-				h := w.Header()
-				h["Ratelimit-Policy"] = values[0:1:1]
-				h["Ratelimit"] = values[1:2:2]
-				h["X-Ratelimit-Limit"] = values[2:3:3]
-				h["X-Ratelimit-Remaining"] = values[3:4:4]
-				h["X-Ratelimit-Reset"] = values[4:5:5]
-				next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), key{}, decision)))
-			})
-		}
-	},
+func floorMiddleware() middlewareMaker {
+	return middlewareMaker{"floor", "the same fields, precomputed, and a context value", newFloor}
+}
+
+func newFloor() middleware {
+	type key struct{}
+	texts := [...]string{`"limit";q=1000000000;w=142857143`, `"limit";r=999999999;t=1`, "1000000000", "999999999", "1790000000"}
+	decision := &texts
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			values := texts
+			h := w.Header()
+			h["Ratelimit-Policy"] = values[0:1:1]
+			h["Ratelimit"] = values[1:2:2]
+			h["X-Ratelimit-Limit"] = values[2:3:3]
+			h["X-Ratelimit-Remaining"] = values[3:4:4]
+			h["X-Ratelimit-Reset"] = values[4:5:5]
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), key{}, decision)))
+		})
+	}
 }
 
 // peerMiddlewares are the peers' own, keyed by the address of the connection.
 // x/time/rate has none.
-var peerMiddlewares = []middlewareMaker{
-	{"go-limiter", "IPKeyFunc, memorystore", goLimiterMiddleware},
-	{"throttled", "VaryBy RemoteAddr, memstore of 65536, more attempts", throttledMiddleware},
-	{"ulule/limiter", "stdlib middleware, memory store", ululeMiddleware},
-	{"httprate", "LimitBy, chi's ClientIPFromRemoteAddr", httprateMiddleware},
-	{"httprate by peer", "LimitBy with KeyByIP (deprecated)", httprateByPeer},
-	{"tollbooth", "LimitHandler, IPLookup RemoteAddr", tollboothMiddleware},
+func peerMiddlewares() []middlewareMaker {
+	return []middlewareMaker{
+		{"go-limiter", "IPKeyFunc, memorystore", goLimiterMiddleware},
+		{"throttled", "VaryBy RemoteAddr, memstore of 65536, more attempts", throttledMiddleware},
+		{"ulule/limiter", "stdlib middleware, memory store", ululeMiddleware},
+		{"httprate", "LimitBy, chi's ClientIPFromRemoteAddr", httprateMiddleware},
+		{"httprate by peer", "LimitBy with KeyByIP (deprecated)", httprateByPeer},
+		{"tollbooth", "LimitHandler, IPLookup RemoteAddr", tollboothMiddleware},
+	}
 }
 
 func goLimiterMiddleware() middleware {
-	store, err := memorystore.New(&memorystore.Config{Tokens: uint64(hotLimit.Burst), Interval: window})
+	store, err := memorystore.New(&memorystore.Config{Tokens: uint64(hotLimit().Burst), Interval: window})
 	must(err)
 	m, err := httplimit.NewMiddleware(store, httplimit.IPKeyFunc())
 	must(err)
@@ -132,30 +135,30 @@ func goLimiterMiddleware() middleware {
 
 func throttledMiddleware() middleware {
 	l := &throttled.HTTPRateLimiterCtx{
-		RateLimiter: throttledLimiter(hotLimit, 65536),
+		RateLimiter: throttledLimiter(hotLimit(), 65536),
 		VaryBy:      &throttled.VaryBy{RemoteAddr: true},
 	}
 	return l.RateLimit
 }
 
 func ululeMiddleware() middleware {
-	return ululehttp.NewMiddleware(ululeLimiter(hotLimit)).Handler
+	return ululehttp.NewMiddleware(ululeLimiter(hotLimit())).Handler
 }
 
 func httprateMiddleware() middleware {
-	limit := httprate.LimitBy(int(hotLimit.Burst), window, func(r *http.Request) (string, error) {
+	limit := httprate.LimitBy(int(hotLimit().Burst), window, func(r *http.Request) (string, error) {
 		return httprate.CanonicalizeIP(chi.GetClientIP(r.Context())), nil
 	})
 	return func(next http.Handler) http.Handler { return chi.ClientIPFromRemoteAddr(limit(next)) }
 }
 
 func httprateByPeer() middleware {
-	return httprate.LimitBy(int(hotLimit.Burst), window, httprate.KeyByIP)
+	return httprate.LimitBy(int(hotLimit().Burst), window, httprate.KeyByIP) //nolint:staticcheck // many still use it
 }
 
 func tollboothMiddleware() middleware {
-	lim := tollbooth.NewLimiter(float64(hotLimit.Quota), nil)
-	lim.SetBurst(int(hotLimit.Burst))
+	lim := tollbooth.NewLimiter(float64(hotLimit().Quota), nil)
+	lim.SetBurst(int(hotLimit().Burst))
 	lim.SetIPLookup(limiter.IPLookup{Name: "RemoteAddr"})
 	return func(next http.Handler) http.Handler { return tollbooth.LimitHandler(lim, next) }
 }

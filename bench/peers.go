@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/didip/tollbooth/v8"
+	"github.com/drossel-io/drossel"
 	"github.com/go-chi/httprate"
 	"github.com/sethvargo/go-limiter"
 	"github.com/sethvargo/go-limiter/memorystore"
@@ -16,8 +17,6 @@ import (
 	ulule "github.com/ulule/limiter/v3"
 	ululememory "github.com/ulule/limiter/v3/drivers/store/memory"
 	"golang.org/x/time/rate"
-
-	"github.com/drossel-io/drossel"
 )
 
 // window is the length of the fixed windows of peers that have them: none ends
@@ -25,15 +24,17 @@ import (
 const window = 24 * time.Hour
 
 // peers are the limiters that Drossel is measured against.
-var peers = []limiterMaker{
-	{"x/time/rate", "in a map of its own with a sync.Mutex", newRateMap},
-	{"go-limiter", "memorystore, defaults", newGoLimiter},
-	{"throttled", "memstore with LRU, more attempts", newThrottledLRU},
-	{"throttled, no LRU", "memstore without a bound, more attempts", newThrottledMap},
-	{"ulule/limiter", "memory store, defaults", newUlule},
-	{"httprate", "OnLimit, response fields off", newHTTPRate},
-	{"httprate counter", "Status and IncrementBy, in two steps", newHTTPRateCounter},
-	{"tollbooth", "LimitByKeys, defaults", newTollbooth},
+func peers() []limiterMaker {
+	return []limiterMaker{
+		{"x/time/rate", "in a map of its own with a sync.Mutex", newRateMap},
+		{"go-limiter", "memorystore, defaults", newGoLimiter},
+		{"throttled", "memstore with LRU, more attempts", newThrottledLRU},
+		{"throttled, no LRU", "memstore without a bound, more attempts", newThrottledMap},
+		{"ulule/limiter", "memory store, defaults", newUlule},
+		{"httprate", "OnLimit, response fields off", newHTTPRate},
+		{"httprate counter", "Status and IncrementBy, in two steps", newHTTPRateCounter},
+		{"tollbooth", "LimitByKeys, defaults", newTollbooth},
+	}
 }
 
 // A rateMap is how x/time/rate is used with many keys.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -130,7 +131,7 @@ func (r *report) writeTimes(w io.Writer) {
 			continue
 		}
 		line := []string{d.Case, d.Name, string(d.Role)}
-		line = append(line, number(&d.One.NS), number(&d.One.Median), fmt.Sprint(d.One.Allocs), fmt.Sprint(d.One.Bytes), "|")
+		line = append(line, number(&d.One.NS), number(&d.One.Median), strconv.FormatInt(d.One.Allocs, 10), strconv.FormatInt(d.One.Bytes, 10), "|")
 		if d.Two != nil {
 			line = append(line, number(&d.Two.NS), number(&d.Two.Median))
 		} else {
@@ -145,7 +146,7 @@ func (r *report) writeHeap(w io.Writer) {
 	t := table{"contender", "", ">keys", ">heap bytes a key", ">with free room in spans", "options"}.begin()
 	for _, d := range r.Details {
 		if d.Alloc != nil {
-			t.add(d.Name, string(d.Role), fmt.Sprint(d.Keys), number(d.Alloc), number(d.InUse), d.Options)
+			t.add(d.Name, string(d.Role), strconv.Itoa(d.Keys), number(d.Alloc), number(d.InUse), d.Options)
 		}
 	}
 	t.writeUnder(w, "Memory")

@@ -7,10 +7,11 @@ import (
 	"net/http"
 )
 
-// Policy is the text of the policy file, without a gateway section.
-//
 //go:embed policy.yaml
-var Policy string
+var policy string
+
+// Policy returns the text of the policy file, without a gateway section.
+func Policy() string { return policy }
 
 // A Route is a request line that one route of the policy matches.
 type Route struct{ Method, Path string }

@@ -26,7 +26,7 @@ const (
 	keepingName = "ReverseProxy, keeping" // keeps as many idle connections as there are
 )
 
-var proxies = []string{bareName, keepingName, gatewayName}
+func proxies() []string { return []string{bareName, keepingName, gatewayName} }
 
 // A cast is the processes of a measurement.
 type cast struct {
@@ -136,12 +136,12 @@ func (c *cast) role(ctx context.Context, role string, args ...string) *exec.Cmd 
 
 // startGateway starts `drossel serve` and waits until it accepts connections.
 func (c *cast) startGateway(ctx context.Context, binary, upstream string, progress io.Writer) (string, error) {
-	address, err := freeAddress()
+	address, err := freeAddress(ctx)
 	if err != nil {
 		return "", err
 	}
 	file := filepath.Join(c.directory, "policy.yaml")
-	text := fmt.Sprintf("gateway: {listen: %q, upstream: %q}\n\n%s", address, "http://"+upstream, example.Policy)
+	text := fmt.Sprintf("gateway: {listen: %q, upstream: %q}\n\n%s", address, "http://"+upstream, example.Policy())
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return "", err
 	}
@@ -152,7 +152,7 @@ func (c *cast) startGateway(ctx context.Context, binary, upstream string, progre
 		return "", err
 	}
 	for range 100 {
-		conn, err := net.Dial("tcp", address)
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 		if err == nil {
 			return address, conn.Close()
 		}
@@ -168,8 +168,8 @@ func (c *cast) startGateway(ctx context.Context, binary, upstream string, progre
 	return "", errors.New("drossel serve does not listen")
 }
 
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func freeAddress(ctx context.Context) (string, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
 	}
@@ -179,7 +179,7 @@ func freeAddress() (string, error) {
 // load has a process of its own put load on a proxy.
 func (c *cast) load(ctx context.Context, proxy string, o options) (load, error) {
 	var l load
-	child := c.role(ctx, roleLoad, c.addresses[proxy], o.duration.String(), fmt.Sprint(o.connections))
+	child := c.role(ctx, roleLoad, c.addresses[proxy], o.duration.String(), strconv.Itoa(o.connections))
 	before := processorTime(c.pids[proxy])
 	out, err := child.Output()
 	after := processorTime(c.pids[proxy])

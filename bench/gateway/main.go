@@ -99,7 +99,7 @@ func measure(ctx context.Context, o options, progress io.Writer) (*report, error
 	defer c.stop()
 	rep := &report{Connections: o.connections, Duration: o.duration}
 	for i := range o.rounds {
-		order := slices.Clone(proxies)
+		order := proxies()
 		if i%2 == 1 {
 			slices.Reverse(order)
 		}
@@ -114,7 +114,7 @@ func measure(ctx context.Context, o options, progress io.Writer) (*report, error
 		}
 		rep.Rounds = append(rep.Rounds, r)
 	}
-	for _, name := range proxies {
+	for _, name := range proxies() {
 		if name != gatewayName {
 			rep.Ratios = append(rep.Ratios, rep.compare(name))
 		}
@@ -140,7 +140,7 @@ func median(xs []float64) float64 {
 func (r *report) write(w io.Writer) {
 	fmt.Fprintf(w, "%d connections, %v each, 1 KiB answers, %d rounds; medians\n\n", r.Connections, r.Duration, len(r.Rounds))
 	fmt.Fprintf(w, "%-24s %12s %10s %10s %16s\n", "proxy", "requests/s", "p50", "p99", "its CPU/request")
-	for _, name := range proxies {
+	for _, name := range proxies() {
 		var rates, p50, p99, cpu []float64
 		for _, one := range r.Rounds {
 			l := one[name]

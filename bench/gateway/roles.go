@@ -31,11 +31,11 @@ func play(ctx context.Context, role string, args []string, stdout, stderr io.Wri
 	var err error
 	switch {
 	case role == roleUpstream:
-		err = serve(http.HandlerFunc(answer), stdout)
+		err = serve(ctx, newUpstream(), stdout)
 	case role == roleBare && len(args) == 1:
-		err = serve(newProxy(args[0], http.DefaultTransport), stdout)
+		err = serve(ctx, newProxy(args[0], http.DefaultTransport), stdout)
 	case role == roleKeeping && len(args) == 1:
-		err = serve(newProxy(args[0], keepingTransport()), stdout)
+		err = serve(ctx, newProxy(args[0], keepingTransport()), stdout)
 	case role == roleLoad && len(args) == 3:
 		err = playLoad(ctx, args, stdout)
 	default:
@@ -65,8 +65,8 @@ func playLoad(ctx context.Context, args []string, stdout io.Writer) error {
 }
 
 // serve listens on a free port of this machine and prints it.
-func serve(h http.Handler, stdout io.Writer) error {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func serve(ctx context.Context, h http.Handler, stdout io.Writer) error {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
@@ -76,12 +76,13 @@ func serve(h http.Handler, stdout io.Writer) error {
 	return (&http.Server{Handler: h}).Serve(l)
 }
 
-var kibibyte = bytes.Repeat([]byte("0123456789abcde\n"), 64)
-
-// answer is the upstream: 1 KiB at once.
-func answer(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/plain")
-	_, _ = w.Write(kibibyte) // a client that is gone needs no answer
+// newUpstream answers 1 KiB at once.
+func newUpstream() http.Handler {
+	kibibyte := bytes.Repeat([]byte("0123456789abcde\n"), 64)
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		_, _ = w.Write(kibibyte) // a client that is gone needs no answer
+	})
 }
 
 func newProxy(upstream string, t http.RoundTripper) http.Handler {
@@ -93,7 +94,7 @@ func newProxy(upstream string, t http.RoundTripper) http.Handler {
 // keepingTransport keeps more than the two idle connections of the default
 // transport, which opens new ones all the time under this load.
 func keepingTransport() http.RoundTripper {
-	t := http.DefaultTransport.(*http.Transport).Clone()
+	t := http.DefaultTransport.(*http.Transport).Clone() //nolint:errcheck // it is one
 	t.MaxIdleConns, t.MaxIdleConnsPerHost = 0, 1024
 	return t
 }
