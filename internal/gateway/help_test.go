@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/drossel-io/drossel/internal/gateway"
@@ -91,6 +92,8 @@ type setup struct {
 	address string
 	client  *http.Client
 
+	open atomic.Int64 // connections of the upstream
+
 	stop    context.CancelFunc
 	served  chan error
 	closers []func()
@@ -136,7 +139,6 @@ func overTCP(t *testing.T, o gateway.Options, upstream http.HandlerFunc) *setup 
 	}
 	server := &http.Server{Handler: upstream} //nolint:gosec // nobody is slow here
 	var running sync.WaitGroup
-	running.Go(func() { _ = server.Serve(l) })
 	if o.Upstream == nil {
 		o.Upstream = &url.URL{Scheme: "http", Host: l.Addr().String()}
 	}
@@ -145,6 +147,15 @@ func overTCP(t *testing.T, o gateway.Options, upstream http.HandlerFunc) *setup 
 		t.Fatal(err)
 	}
 	s := start(t, o, front)
+	server.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			s.open.Add(1)
+		case http.StateClosed, http.StateHijacked:
+			s.open.Add(-1)
+		}
+	}
+	running.Go(func() { _ = server.Serve(l) })
 	s.dial, s.address = (&net.Dialer{}).DialContext, front.Addr().String()
 	s.closers = append(s.closers, func() { _ = server.Close(); running.Wait() })
 	return s
@@ -172,16 +183,22 @@ func start(t *testing.T, o gateway.Options, l net.Listener) *setup {
 	return s
 }
 
-// close ends everything; again does nothing.
-func (s *setup) close() {
+// end ends the gateway; again does nothing.
+func (s *setup) end() {
 	s.client.CloseIdleConnections()
 	s.stop()
-	if s.served != nil {
-		if err := <-s.served; err != nil {
-			s.t.Errorf("Serve: %v", err)
-		}
-		s.served = nil
+	if s.served == nil {
+		return
 	}
+	if err := <-s.served; err != nil {
+		s.t.Errorf("Serve: %v", err)
+	}
+	s.served = nil
+}
+
+// close ends everything; again does nothing.
+func (s *setup) close() {
+	s.end()
 	for _, c := range s.closers {
 		c()
 	}

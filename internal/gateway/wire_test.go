@@ -474,14 +474,22 @@ func TestNothingLeft(t *testing.T) {
 		})
 	}
 	running.Wait()
+	s.end()
+	eventually(t, "the upstream has no connections", func() bool { return s.open.Load() == 0 })
 	s.close()
+	eventually(t, "there are no more goroutines than before", func() bool { return runtime.NumGoroutine() <= before })
+}
+
+// eventually waits until what holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
 	for range 1000 {
-		if runtime.NumGoroutine() <= before {
+		if holds() {
 			return
 		}
 		<-time.After(5 * time.Millisecond)
 	}
-	t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
+	t.Errorf("never: %s", what)
 }
 
 func TestOptions(t *testing.T) {
