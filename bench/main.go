@@ -64,7 +64,7 @@ type bench struct {
 }
 
 func newBench(short bool, progress io.Writer) *bench {
-	p := plan{rounds: 15, turn: 40 * time.Millisecond, keys: 1_000_000, pass: 1 << 19, progress: progress}
+	p := plan{rounds: 30, turn: 20 * time.Millisecond, keys: 1_000_000, pass: 1 << 19, progress: progress}
 	if short {
 		p = plan{rounds: 3, turn: 20 * time.Millisecond, keys: 100_000, pass: 1 << 16, progress: progress}
 	}
