@@ -13,6 +13,20 @@ func (b *Budget) window(now int64) algo.Window {
 	return b.calendar.window(now)
 }
 
+// WindowEnd returns when the window of a calendar or of an aligned fixed window
+// ends that holds now, both in microseconds since the epoch; 0 for other limits,
+// whose windows depend on the requests.
+func (b *Budget) WindowEnd(now int64) int64 {
+	switch {
+	case b.calendar != nil:
+		return b.calendar.window(now).End
+	case b.limit.Algorithm == FixedWindow && b.capacity > 0 && !b.fixed.First:
+		v, _ := b.fixed.View(algo.State{}, now)
+		return v.At + b.fixed.Period
+	}
+	return 0
+}
+
 func (b *Budget) view(s algo.State, now int64, w *algo.Window) (v algo.State, repaired bool) {
 	switch b.limit.Algorithm {
 	case FixedWindow:

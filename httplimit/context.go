@@ -50,6 +50,7 @@ type limited struct {
 
 	lim      *drossel.Limiter
 	decision drossel.Decision
+	shown    [1]shown
 	values   values
 	passed   http.Request
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/drossel-io/drossel"
@@ -73,6 +74,7 @@ type report struct {
 	shown   []shown // the limits that may be shown, in order
 	binding int     // the one that fields of a single number are about
 	lists   *lists
+	stamps  *stamps
 	denied  bool
 	wait    int64 // of a denial: Retry-After before it is rounded, microseconds
 	now     int64 // the store's clock, microseconds since the epoch
@@ -104,7 +106,7 @@ func newLists(items []*item) *lists {
 type values struct {
 	limits, remaining, epoch, reset [1]string
 
-	room [80]byte // for the text of most responses; with it a context is 512 bytes, beyond which memory is dearer
+	room [72]byte // for the text of most responses; beyond 512 bytes a context costs more
 }
 
 // set writes the fields of r into h. v must live as long as h does. The slices in
@@ -150,35 +152,50 @@ func setTime(h http.Header, name string, value []string) {
 // write makes all values out of one text, which lies in v.
 func (f Fields) write(r *report, v *values) {
 	buf := v.room[:0]
+	n := numbers{start: -1}
 	if f.draft11 {
-		buf = r.appendLimits(buf)
+		buf = r.appendLimits(buf, &n)
 	}
 	limits := len(buf)
-	binding := r.shown[r.binding]
-	buf = strconv.AppendInt(buf, binding.decision.Remaining, 10)
-	remaining := len(buf)
-	t := r.until(binding)
-	if t >= 0 && f.epoch {
-		buf = strconv.AppendInt(buf, ceilSeconds(r.now+t), 10)
+	if n.start < 0 {
+		buf = r.appendBinding(buf, &n)
 	}
-	epoch := len(buf)
-	if t >= 0 && (f.delta || f.draft6) {
-		buf = strconv.AppendInt(buf, max(1, ceilSeconds(t)), 10)
+	reset := len(buf)
+	if n.until >= 0 && (f.delta || f.draft6) {
+		buf = strconv.AppendInt(buf, max(1, ceilSeconds(n.until)), 10)
 	}
 	// Nothing writes to the bytes any more, so they may be a string without a copy:
 	// one allocation less in every response.
 	text := unsafe.String(unsafe.SliceData(buf), len(buf))
 	v.limits[0] = text[:limits]
-	v.remaining[0] = text[limits:remaining]
-	v.epoch[0] = text[remaining:epoch]
-	v.reset[0] = text[epoch:]
+	v.remaining[0] = text[n.start:n.end]
+	v.reset[0] = text[reset:]
+	if n.until >= 0 && f.epoch {
+		v.epoch[0] = r.stamps.text(ceilSeconds(r.now + n.until))
+	}
+}
+
+// Numbers are those of the binding limit: where its remaining units stand in the
+// text, and t.
+type numbers struct {
+	start, end int
+	until      int64
+}
+
+func (r *report) appendBinding(buf []byte, n *numbers) []byte {
+	binding := r.shown[r.binding]
+	n.start, n.until = len(buf), r.until(binding)
+	buf = strconv.AppendInt(buf, binding.decision.Remaining, 10)
+	n.end = len(buf)
+	return buf
 }
 
 // appendLimits appends the value of RateLimit: every limit, of a denial those that
-// deny.
-func (r *report) appendLimits(buf []byte) []byte {
+// deny. It fills in n if the binding limit is among them.
+func (r *report) appendLimits(buf []byte, n *numbers) []byte {
 	start := len(buf)
-	for _, s := range r.shown[:min(len(r.shown), maxListed)] {
+	for i := range r.shown[:min(len(r.shown), maxListed)] {
+		s := &r.shown[i]
 		if r.denied && s.decision.Allowed {
 			continue
 		}
@@ -186,13 +203,35 @@ func (r *report) appendLimits(buf []byte) []byte {
 			buf = append(buf, listSeparator...)
 		}
 		buf = append(buf, s.start...)
+		from, t := len(buf), r.until(*s)
 		buf = strconv.AppendInt(buf, s.decision.Remaining, 10)
-		if t := r.until(s); t >= 0 {
+		if i == r.binding {
+			*n = numbers{from, len(buf), t}
+		}
+		if t >= 0 {
 			buf = append(buf, paramTime...)
 			buf = strconv.AppendInt(buf, max(1, ceilSeconds(t)), 10)
 		}
 	}
 	return buf
+}
+
+// Stamps remembers the text of the last second it was asked for: most responses of
+// a second name the same one. It is safe for concurrent use.
+type stamps struct{ last atomic.Pointer[stamp] }
+
+type stamp struct {
+	second int64
+	text   string
+}
+
+func (s *stamps) text(second int64) string {
+	if last := s.last.Load(); last != nil && last.second == second {
+		return last.text
+	}
+	last := &stamp{second, strconv.FormatInt(second, 10)}
+	s.last.Store(last)
+	return last.text
 }
 
 // until is t, of a denial no longer than its wait.

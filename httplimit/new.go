@@ -37,7 +37,7 @@ func New(lim *drossel.Limiter, key func(*http.Request) string) func(http.Handler
 
 // NewWith is New with options.
 func NewWith(lim *drossel.Limiter, key func(*http.Request) string, opts *Options) func(http.Handler) http.Handler {
-	m := limiting{lim: lim, key: key, fields: *DefaultFields(), item: newItem(lim.Budget())}
+	m := limiting{lim: lim, key: key, fields: *DefaultFields(), item: newItem(lim.Budget()), stamps: new(stamps)}
 	if key == nil {
 		m.key = identity.ClientIP{}.Key
 	}
@@ -63,6 +63,7 @@ type limiting struct {
 	fields   Fields
 	item     *item
 	lists    *lists
+	stamps   *stamps
 	reserves bool // the limit has a wait or is in flight
 	failed   func(*http.Request, error)
 	next     http.Handler
@@ -142,9 +143,11 @@ func (m *limiting) settle(r *http.Request, place *drossel.Reservation) {
 }
 
 func (m *limiting) setFields(h http.Header, c *limited, now int64) {
+	c.shown[0] = shown{m.item, &c.decision}
 	m.fields.set(h, &report{
-		shown:  []shown{{m.item, &c.decision}},
+		shown:  c.shown[:],
 		lists:  m.lists,
+		stamps: m.stamps,
 		denied: !c.decision.Allowed,
 		wait:   retryAfter(m.item.budget, c.decision.RetryAfter).Microseconds(),
 		now:    now,

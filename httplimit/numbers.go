@@ -96,16 +96,8 @@ func (it *item) windowEnd(d *drossel.Decision, now int64) int64 {
 		return d.ResetAfter.Microseconds()
 	case it.first:
 		return it.period
-	case it.algorithm == drossel.FixedWindow:
-		return it.period - now%it.period
 	}
-	// Nothing is counted, so the decision does not know the window: a bucket that
-	// is used does.
-	b := drossel.Batch{Checks: []drossel.Check{{Budget: it.budget, Cost: 1}}}
-	if err := drossel.NewMemory(nil).TakeAt(&b, now); err != nil {
-		return -1
-	}
-	return b.Checks[0].ResetAfter.Microseconds()
+	return it.budget.WindowEnd(now) - now // nothing is counted, so the decision does not know it
 }
 
 // next returns how long until one more unit than the remaining ones fits, as far

@@ -15,7 +15,8 @@ import (
 type Renderer struct {
 	fields Fields
 	plans  map[*policy.Route]*plan // nil is the route of a request that none matches
-	others sync.Map                // *drossel.Budget → *item, for decisions that no plan foresaw
+	stamps stamps
+	others sync.Map // *drossel.Budget → *item, for decisions that no plan foresaw
 }
 
 // A plan is what the fields of a route's decisions have in common as long as every
@@ -141,7 +142,7 @@ func (r *Renderer) set(f Fields, h http.Header, d *policy.Decision, v *values) {
 		return // those that deny may not be shown
 	}
 	var room [4]shown
-	rep := report{shown: room[:0], now: d.Batch.Now}
+	rep := report{shown: room[:0], stamps: &r.stamps, now: d.Batch.Now}
 	if rep.denied = !d.Allowed; rep.denied {
 		rep.wait = waitOf(d).Microseconds()
 	}

@@ -82,6 +82,11 @@ func (v Via) String() string {
 // address: httplimit.New(lim, ip.Key). For a peer with an IPv4 address it does
 // not allocate.
 func (c ClientIP) Key(r *http.Request) string {
+	if c.From == "" && c.IPv4Prefix == 0 { // the peer, whole
+		if n, ok := parsePlain4(r.RemoteAddr); ok {
+			return n.text
+		}
+	}
 	req := Request{Peer: peerOf(r), Fields: r.Header}
 	found := c.find(&req)
 	return c.key(found.node)

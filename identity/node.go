@@ -20,6 +20,9 @@ const maxAddr = 45
 // parseNode reads the forms a proxy writes: a.b.c.d, a.b.c.d:port, v6, [v6] and
 // [v6]:port.
 func parseNode(s string) (node, bool) {
+	if n, ok := parsePlain4(s); ok {
+		return n, true
+	}
 	if strings.HasPrefix(s, "[") {
 		return parseBracketed(s, false)
 	}
@@ -35,6 +38,35 @@ func parseNode(s string) (node, bool) {
 	default:
 		return parse6(s)
 	}
+}
+
+// parsePlain4 reads a.b.c.d and a.b.c.d:port in one pass: what nearly every peer
+// is. What it does not read may still be a node.
+func parsePlain4(s string) (node, bool) {
+	var octets [4]byte
+	at, i := 0, 0
+	for {
+		value, start := 0, i
+		for i < len(s) && s[i]-'0' <= 9 && i-start < 3 {
+			value = value*10 + int(s[i]-'0')
+			i++
+		}
+		if i == start || value > 255 || i-start > 1 && s[start] == '0' {
+			return node{}, false
+		}
+		octets[at] = byte(value)
+		if at++; at == 4 {
+			break
+		}
+		if i == len(s) || s[i] != '.' {
+			return node{}, false
+		}
+		i++
+	}
+	if i < len(s) && (s[i] != ':' || !isPort(s[i+1:])) {
+		return node{}, false
+	}
+	return node{netip.AddrFrom4(octets), s[:i]}, true
 }
 
 // parseForwardedNode reads a node of RFC 7239: IPv6 only in brackets, and a
