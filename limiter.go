@@ -83,7 +83,7 @@ func (l *Limiter) Budget() *Budget { return l.budget }
 // a MaxWait it takes what may be used at once. Wait and Reserve use the wait.
 func (l *Limiter) Take(ctx context.Context, key string) (d Decision, err error) {
 	if l.memory != nil && l.plain.simple(1) {
-		if _, ok := l.memory.takeOne(&d, l.plain, key, 1); ok {
+		if _, ok := l.memory.takeOne(&d, l.plain, fingerprint(l.plain, key), 1); ok {
 			return d, nil
 		}
 	}
@@ -102,7 +102,7 @@ func (l *Limiter) TakeN(ctx context.Context, key string, cost int64) (d Decision
 // microseconds since the epoch: what a date in an answer should be counted from.
 func (l *Limiter) TakeTimed(ctx context.Context, key string, cost int64) (d Decision, now int64, err error) {
 	if l.memory != nil && l.plain.simple(cost) {
-		if now, ok := l.memory.takeOne(&d, l.plain, key, cost); ok {
+		if now, ok := l.memory.takeOne(&d, l.plain, fingerprint(l.plain, key), cost); ok {
 			return d, now, nil
 		}
 	}

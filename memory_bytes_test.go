@@ -1,6 +1,7 @@
 package drossel
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"testing"
@@ -76,6 +77,9 @@ func TestMemoryCountsItsBytes(t *testing.T) {
 				now += rapid.Int64Range(-3_000_000, 90_000_000).Draw(t, "passes")
 			case 1:
 				m.ExpireAt(now)
+				if err := m.Reset(context.Background(), b, "1"); err != nil {
+					t.Fatal(err)
+				}
 			case 2, 3:
 				if n := len(taken); n > 0 {
 					batch := taken[rapid.IntRange(0, n-1).Draw(t, "batch")]
@@ -166,5 +170,28 @@ func TestMemoryCountsBytesGivenBack(t *testing.T) {
 				t.Errorf("bytes are %d, the shards hold %d", got, want)
 			}
 		})
+	}
+}
+
+func TestResetGivesMemoryBack(t *testing.T) {
+	for _, l := range []Limit{PerHour(500).WithAlgorithm(SlidingLog), InFlight(500), PerHour(500)} {
+		m := NewMemory(nil)
+		b, err := NewBudget("b", l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			for i := range int64(100) {
+				if err := m.TakeAt(&Batch{ID: NewID(), Checks: []Check{{Budget: b, Key: "k", Cost: 1}}}, 1_800_000_000_000_000+i); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := m.Reset(t.Context(), b, "k"); err != nil {
+				t.Fatal(err)
+			}
+			if st := m.Stats(); st.Keys != 0 || st.Bytes != m.counted(t) || st.Bytes > 2000 {
+				t.Errorf("%v: after a reset %+v, the shards hold %d bytes", l, st, m.counted(t))
+			}
+		}
 	}
 }

@@ -3,6 +3,7 @@ package drossel_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"strconv"
 	"sync"
@@ -458,6 +459,26 @@ func TestExpireChangesNoDecision(t *testing.T) {
 			if p[0].Allowed {
 				taken = append(taken, p)
 			}
+		}
+	})
+}
+
+// The same of a limiter, whose common takes have a path of their own.
+func TestExpireChangesNoDecisionOfALimiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(1, 2))
+		stores := []*drossel.Memory{drossel.NewMemory(nil), drossel.NewMemory(nil)}
+		var lims []*drossel.Limiter
+		for _, m := range stores {
+			lims = append(lims, mustLimiter(t, "1/s burst 20", &drossel.Options{Store: m, Name: "b"}))
+		}
+		for i := range 2000 {
+			stores[1].Expire()
+			cost := 1 + r.Int64N(6)
+			if a, b := mustTake(t, lims[0], "k", cost), mustTake(t, lims[1], "k", cost); a != b {
+				t.Fatalf("take %d of %d: %+v, with Expire %+v", i, cost, a, b)
+			}
+			time.Sleep(time.Duration(r.Int64N(6_000_000)) * time.Microsecond)
 		}
 	})
 }

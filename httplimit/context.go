@@ -5,7 +5,6 @@ import (
 	"net/http"
 
 	"github.com/drossel-io/drossel"
-	"github.com/drossel-io/drossel/identity"
 	"github.com/drossel-io/drossel/policy"
 )
 
@@ -79,7 +78,6 @@ type decided struct {
 	context.Context //nolint:containedctx // it is a context
 
 	lim      *policy.Limiter
-	request  identity.Request
 	decision *policy.Decision
 	values   values
 	passed   http.Request

@@ -43,11 +43,11 @@ func (m *deciding) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.next.ServeHTTP(w, r)
 		return
 	}
-	c := &decided{Context: ctx, lim: m.lim, request: identity.FromHTTP(r)}
+	request := identity.FromHTTP(r)
 	if m.attributes != nil {
-		c.request.Given = m.attributes(r)
+		request.Given = m.attributes(r)
 	}
-	c.decision = m.lim.Decide(ctx, &c.request)
+	c := &decided{Context: ctx, lim: m.lim, decision: m.lim.Decide(ctx, &request)}
 	switch d := c.decision; {
 	case !d.Allowed:
 		m.renderer.Deny(w, r.Method, d)

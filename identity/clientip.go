@@ -95,6 +95,11 @@ func (c ClientIP) Key(r *http.Request) string {
 // Client finds the client of req. Given["ip"], an address, wins over the peer
 // and all headers.
 func (c *ClientIP) Client(req *Request) Client {
+	if c.IPv4Prefix == 0 && c.Depth <= 0 && c.TrustedProxies.Empty() && len(req.Given) == 0 { // the peer, whole
+		if n, ok := parsePlain4(req.Peer); ok {
+			return Client{Key: n.text, Addr: n.addr}
+		}
+	}
 	found := c.find(req)
 	return Client{
 		Key:    c.key(found.node),

@@ -30,7 +30,7 @@ type Decision struct {
 	Delay      time.Duration // hold the request this long, then let it go
 	Route      *Route        // nil if none matched
 	Class      string        // "unmatched" if no route matched, "" if the route has none
-	Batch      drossel.Batch // Checks[i] belongs to Limits[i]; ID is the decision's id, Now the store's clock
+	Batch      drossel.Batch // Checks[i] belongs to Limits[i]; Now is the store's clock; ID names the decision, zero if it passed and nobody needs it
 	Limits     []*Limit      // must not be changed
 	Client     identity.Client
 	Err        error // the store's, if it could not tell; the answer is then the route's failure mode

@@ -85,6 +85,9 @@ func (l *Limiter) Policy() *Policy { return l.policy }
 func (l *Limiter) Decide(ctx context.Context, req *identity.Request) *Decision {
 	route, path := l.policy.routes.find(req)
 	d := l.decide(ctx, req, l.policy.planOf(route), path, false)
+	if (d.Batch.ID == drossel.ID{}) && (!d.Allowed || l.observe != nil) {
+		d.Batch.ID = drossel.NewID() // somebody will name it; a request that just passes needs none
+	}
 	if l.observe != nil {
 		l.observe(d)
 	}
@@ -102,7 +105,10 @@ func (l *Limiter) decide(ctx context.Context, req *identity.Request, p *plan, pa
 	d := newDecision(len(p.template))
 	d.limiter, d.plan = l, p
 	d.Route, d.Class, d.Limits = p.route, p.class, p.limits
-	d.Batch.ID, d.Batch.OnFailure, d.Batch.Peek = drossel.NewID(), p.onFailure, peek
+	d.Batch.OnFailure, d.Batch.Peek = p.onFailure, peek
+	if p.settles {
+		d.Batch.ID = drossel.NewID()
+	}
 	req.Params = nil
 	if p.params {
 		req.Params = p.route.pattern.params(path)
@@ -133,7 +139,7 @@ func (l *Limiter) decide(ctx context.Context, req *identity.Request, p *plan, pa
 func (l *Limiter) fill(d *Decision, req *identity.Request) (denies bool) {
 	p := d.plan
 	copy(d.Batch.Checks, p.template)
-	var space [512]byte
+	var space [192]byte
 	var extents [drossel.MaxChecks]extent
 	var found, skip [drossel.MaxChecks]bool
 	skipped := 0
