@@ -87,55 +87,59 @@ func (l *Limiter) Take(ctx context.Context, key string) (d Decision, err error) 
 			return d, nil
 		}
 	}
-	d, _, err = l.ask(ctx, key, 1, false)
-	return d, err
+	c := Check{Key: key, Cost: 1}
+	_, err = l.ask(ctx, &c, false)
+	return c.Decision, err
 }
 
 // TakeN takes cost units for key, all or none. A cost of 0 is allowed and takes
 // nothing.
-func (l *Limiter) TakeN(ctx context.Context, key string, cost int64) (d Decision, err error) {
-	d, _, err = l.TakeTimed(ctx, key, cost)
-	return d, err
+func (l *Limiter) TakeN(ctx context.Context, key string, cost int64) (Decision, error) {
+	c := Check{Key: key, Cost: cost}
+	_, err := l.TakeCheck(ctx, &c)
+	return c.Decision, err
 }
 
-// TakeTimed is TakeN with the time of the decision by the store's clock,
-// microseconds since the epoch: what a date in an answer should be counted from.
-func (l *Limiter) TakeTimed(ctx context.Context, key string, cost int64) (d Decision, now int64, err error) {
-	if l.memory != nil && l.plain.simple(cost) {
-		if now, ok := l.memory.takeOne(&d, l.plain, fingerprint(l.plain, key), cost); ok {
-			return d, now, nil
+// TakeCheck takes c.Cost units for c.Key, with c.Reserve to be left, and fills in
+// c. now is the time of the decision by the store's clock, microseconds since the
+// epoch: what a date in an answer is counted from.
+func (l *Limiter) TakeCheck(ctx context.Context, c *Check) (now int64, err error) {
+	c.Budget = l.plain
+	if l.memory != nil && l.plain.simple(c.Cost) && c.Reserve == 0 {
+		now, ok := l.memory.takeOne(&c.Decision, l.plain, fingerprint(l.plain, c.Key), c.Cost)
+		if ok {
+			return now, nil
 		}
 	}
-	return l.ask(ctx, key, cost, false)
+	return l.ask(ctx, c, false)
 }
 
 // Peek returns what Take would, and takes nothing. The numbers are those before a
 // charge.
 func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
-	d, _, err := l.ask(ctx, key, 1, true)
-	return d, err
+	c := Check{Key: key, Cost: 1}
+	_, err := l.ask(ctx, &c, true)
+	return c.Decision, err
 }
 
 // ask puts one check to the store by way of a pooled batch.
-func (l *Limiter) ask(ctx context.Context, key string, cost int64, peek bool) (d Decision, now int64, err error) {
+func (l *Limiter) ask(ctx context.Context, c *Check, peek bool) (now int64, err error) {
 	if l.budget.limit.Algorithm == Concurrency && !peek {
-		return d, 0, fmt.Errorf("drossel: limit %q is in flight: use Reserve, and Settle when done", l.budget.name)
+		return 0, fmt.Errorf("drossel: limit %q is in flight: use Reserve, and Settle when done", l.budget.name)
 	}
 	b, _ := l.batches.Get().(*Batch)
 	defer l.batches.Put(b)
-	b.Checks = b.Checks[:1]
-	b.Checks[0] = Check{Budget: l.plain, Key: key, Cost: cost}
-	b.OnFailure, b.Peek = l.opts.OnFailure, peek
-	b.ID = ID{}
+	c.Budget = l.plain
+	b.Checks = append(b.Checks[:0], *c)
+	b.OnFailure, b.Peek, b.ID = l.opts.OnFailure, peek, ID{}
 	err = l.store.Take(ctx, b)
-	if err == nil {
-		d, now = b.Checks[0].Decision, b.Now
-	}
-	b.Checks[0].Key = ""
 	if err != nil {
-		return Decision{}, 0, l.failed(err)
+		c.Decision, now, err = Decision{}, 0, l.failed(err)
+	} else {
+		*c, now = b.Checks[0], b.Now
 	}
-	return d, now, nil
+	b.Checks[0] = Check{} // keys do not stay
+	return now, err
 }
 
 func (l *Limiter) failed(err error) error {

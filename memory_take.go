@@ -87,7 +87,7 @@ func (m *Memory) take(b *Batch, now int64) error {
 func (m *Memory) ask(b *Batch, i int) {
 	c := &b.Checks[i]
 	budget, need := c.Budget, c.Cost+c.Reserve
-	c.Decision, c.Delay, c.At = Decision{}, 0, b.Now
+	c.Decision, c.Delay, c.Next, c.At = Decision{}, 0, 0, b.Now
 	c.mem.view, c.mem.repaired, c.mem.skip = algo.State{}, false, false
 	if budget.capacity == 0 {
 		c.Allowed = need == 0
@@ -190,6 +190,9 @@ func (m *Memory) answerWindow(s *shard, b *Batch, c *Check, charge, write bool) 
 		c.mem.view = budget.charge(c.mem.view, c.Cost)
 	}
 	c.Remaining = budget.remaining(c.mem.view, b.Now)
+	if budget.limit.Algorithm == SlidingCounter && c.Remaining < budget.limit.Quota {
+		c.Next = duration(budget.counter.Fit(c.mem.view, b.Now, c.Remaining+1))
+	}
 	reset := budget.resetAfter(c.mem.view, b.Now, &w)
 	c.ResetAfter = duration(reset)
 	if charge || write && c.mem.repaired {
@@ -211,6 +214,9 @@ func (m *Memory) answerLog(s *shard, b *Batch, c *Check, charge, write bool) {
 	l := s.log(s.peek(c.mem.tag))
 	view := a.View(l, b.Now)
 	c.Remaining = a.Remaining(view)
+	if c.Remaining < a.Limit {
+		c.Next = duration(a.Fit(view, c.Remaining+1))
+	}
 	reset := a.ResetAfter(view)
 	c.ResetAfter = duration(reset)
 	if !charge && write && view.Repaired() {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/drossel-io/drossel"
@@ -84,6 +85,7 @@ type report struct {
 type shown struct {
 	*item
 	decision *drossel.Decision
+	next     time.Duration // Check.Next
 }
 
 // Lists are the values of RateLimit-Policy, in either draft.
@@ -106,7 +108,7 @@ func newLists(items []*item) *lists {
 type values struct {
 	limits, remaining, epoch, reset [1]string
 
-	room [72]byte // for the text of most responses; beyond 512 bytes a context costs more
+	room [64]byte // for the text of most responses; beyond 512 bytes a context costs more
 }
 
 // set writes the fields of r into h. v must live as long as h does. The slices in
@@ -236,7 +238,7 @@ func (s *stamps) text(second int64) string {
 
 // until is t, of a denial no longer than its wait.
 func (r *report) until(s shown) int64 {
-	t := s.until(s.decision, r.now)
+	t := s.until(s.decision, s.next, r.now)
 	if r.denied {
 		return min(t, r.wait)
 	}

@@ -122,6 +122,22 @@ func TestDetail(t *testing.T) {
 	}
 }
 
+// The t of a sliding log is that of its oldest entry.
+func TestSlidingLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limit := drossel.PerMinute(30).WithAlgorithm(drossel.SlidingLog)
+		h := httplimit.New(newLimit(t, limit), nil)(nothing)
+		serve(h, request("GET", "/"))
+		time.Sleep(10 * time.Second)
+		for range 15 {
+			serve(h, request("GET", "/"))
+		}
+		if got, want := serve(h, request("GET", "/")).header.Get("RateLimit"), `"write";r=13;t=50`; got != want {
+			t.Errorf("RateLimit: %s, want %s", got, want)
+		}
+	})
+}
+
 func TestHeadHasNoBody(t *testing.T) {
 	h := httplimit.New(newLimit(t, drossel.Limit{}), nil)(nothing)
 	res := serve(h, request("HEAD", "/"))

@@ -84,16 +84,16 @@ func (m *limiting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c := &limited{Context: ctx, lim: m.lim}
-	var now int64
-	var err error
-	c.decision, now, err = m.lim.TakeTimed(ctx, key, 1)
+	check := drossel.Check{Key: key, Cost: 1}
+	now, err := m.lim.TakeCheck(ctx, &check)
+	c.decision = check.Decision
 	switch {
 	case err != nil:
 		m.unavailable(w, r, err)
 	case !c.decision.Allowed:
-		m.deny(w, r, c, now)
+		m.deny(w, r, c, now, check.Next)
 	default:
-		m.setFields(w.Header(), c, now)
+		m.setFields(w.Header(), c, now, check.Next)
 		m.next.ServeHTTP(w, c.pass(r))
 	}
 }
@@ -107,7 +107,7 @@ func (m *limiting) serveReserved(w http.ResponseWriter, r *http.Request, key str
 		return
 	}
 	if c.decision = place.Decision; !c.decision.Allowed {
-		m.deny(w, r, c, place.Now)
+		m.deny(w, r, c, place.Now, 0)
 		return
 	}
 	if m.item.inFlight() {
@@ -122,7 +122,7 @@ func (m *limiting) serveReserved(w http.ResponseWriter, r *http.Request, key str
 		writeTimeout(w, r.Method)
 		return
 	}
-	m.setFields(w.Header(), c, place.Now)
+	m.setFields(w.Header(), c, place.Now, 0)
 	m.next.ServeHTTP(w, c.pass(r))
 }
 
@@ -142,8 +142,8 @@ func (m *limiting) settle(r *http.Request, place *drossel.Reservation) {
 	}
 }
 
-func (m *limiting) setFields(h http.Header, c *limited, now int64) {
-	c.shown[0] = shown{m.item, &c.decision}
+func (m *limiting) setFields(h http.Header, c *limited, now int64, next time.Duration) {
+	c.shown[0] = shown{m.item, &c.decision, next}
 	m.fields.set(h, &report{
 		shown:  c.shown[:],
 		lists:  m.lists,
@@ -154,8 +154,8 @@ func (m *limiting) setFields(h http.Header, c *limited, now int64) {
 	}, &c.values)
 }
 
-func (m *limiting) deny(w http.ResponseWriter, r *http.Request, c *limited, now int64) {
-	m.setFields(w.Header(), c, now)
+func (m *limiting) deny(w http.ResponseWriter, r *http.Request, c *limited, now int64, next time.Duration) {
+	m.setFields(w.Header(), c, now, next)
 	d := denial{
 		status: http.StatusTooManyRequests,
 		wait:   retryAfter(m.item.budget, c.decision.RetryAfter),

@@ -68,8 +68,8 @@ func (it *item) quotaAndWindow() (quota, window int64) {
 }
 
 // until returns t, the time for which the client is told how much it may use,
-// before it is rounded, in microseconds; -1 if there is none.
-func (it *item) until(d *drossel.Decision, now int64) int64 {
+// before it is rounded, in microseconds; -1 if there is none. next is Check.Next.
+func (it *item) until(d *drossel.Decision, next time.Duration, now int64) int64 {
 	if it.limit == 0 || it.inFlight() {
 		return -1
 	}
@@ -82,7 +82,7 @@ func (it *item) until(d *drossel.Decision, now int64) int64 {
 	case drossel.FixedWindow, drossel.Calendar:
 		return it.windowEnd(d, now)
 	default:
-		return max(it.next(d), it.refill(d.Remaining))
+		return max(next.Microseconds(), it.refill(d.Remaining))
 	}
 }
 
@@ -98,18 +98,6 @@ func (it *item) windowEnd(d *drossel.Decision, now int64) int64 {
 		return it.period
 	}
 	return it.budget.WindowEnd(now) - now // nothing is counted, so the decision does not know it
-}
-
-// next returns how long until one more unit than the remaining ones fits, as far
-// as the decision says it.
-func (it *item) next(d *drossel.Decision) int64 {
-	switch {
-	case d.Remaining > 0:
-		return 0
-	case !d.Allowed && d.RetryAfter != drossel.Never:
-		return d.RetryAfter.Microseconds()
-	}
-	return min(d.ResetAfter.Microseconds(), it.period)
 }
 
 const second = int64(time.Second / time.Microsecond)

@@ -155,7 +155,7 @@ func (r *Renderer) set(f Fields, h http.Header, d *policy.Decision, v *values) {
 		if i == binding {
 			rep.binding = len(rep.shown)
 		}
-		rep.shown = append(rep.shown, shown{r.itemAt(p, len(rep.shown), c.Budget), &c.Decision})
+		rep.shown = append(rep.shown, shown{r.itemAt(p, len(rep.shown), c.Budget), &c.Decision, c.Next})
 	}
 	rep.lists = p.listsOf(rep.shown)
 	f.set(h, &rep, v)

@@ -166,13 +166,6 @@ func (s *vectorStore) Take(_ context.Context, b *drossel.Batch) error {
 func (s *vectorStore) Settle(context.Context, *drossel.Batch) error { return nil }
 func (s *vectorStore) Renew(context.Context, *drossel.Batch) error  { return nil }
 
-// untold are the values of t that need to know when the oldest of several entries
-// of a log leaves, which a store does not tell: t is then what the rate says.
-var untold = map[string][2]string{
-	"6 sliding log, allowed":                                 {`r=14;t=30`, `r=14;t=28`},
-	"24 a wait and a never: no Retry-After, t as if allowed": {`r=2;t=3600`, `r=2;t=2400`},
-}
-
 // Every response of the file comes out of the middleware as it stands there.
 func TestHeaderVectors(t *testing.T) {
 	text, err := os.ReadFile("testdata/header_vectors.json")
@@ -188,9 +181,6 @@ func TestHeaderVectors(t *testing.T) {
 	ran := 0
 	for _, v := range file.Vectors {
 		ran++
-		for i := range v.Headers {
-			v.Headers[i][1] = strings.Replace(v.Headers[i][1], untold[v.Title][0], untold[v.Title][1], 1)
-		}
 		t.Run(v.Title, func(t *testing.T) { v.run(t) })
 	}
 	if len(file.Vectors) != 43 || ran != 43 {
