@@ -463,6 +463,42 @@ func TestExpireChangesNoDecision(t *testing.T) {
 	})
 }
 
+// What was settled up and what was renewed is in use for longer than when it was
+// taken.
+func TestExpireKeepsWhatWasProlonged(t *testing.T) {
+	for _, limit := range []string{"1/m burst 9", "9/m sliding_log", "9/m sliding_counter", "9/m fixed_window first", "9/day calendar", "9 in flight for 1m"} {
+		m, b := drossel.NewMemory(nil), mustBudget(t, "b", limit)
+		peek := func(now int64) drossel.Decision {
+			batch := &drossel.Batch{Peek: true, Checks: []drossel.Check{{Budget: b, Key: "k"}}}
+			if err := m.TakeAt(batch, now); err != nil {
+				t.Fatal(err)
+			}
+			return batch.Checks[0].Decision
+		}
+		batch := mustTakeAt(t, m, b, "k", epoch)
+		end := epoch + peek(epoch).ResetAfter.Microseconds()
+		if b.Limit().Algorithm == drossel.Concurrency {
+			if err := m.RenewAt(batch, end-1); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			batch.Checks[0].Final = 7
+			if err := m.SettleAt(batch, end-1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		later := end - 1 + peek(end-1).ResetAfter.Microseconds()*9/10
+		want := peek(later)
+		if want.ResetAfter == 0 {
+			t.Errorf("%s: at %d it is out of use", limit, later)
+		}
+		m.ExpireAt(later)
+		if got := peek(later); got != want {
+			t.Errorf("%s: after Expire %+v, before %+v", limit, got, want)
+		}
+	}
+}
+
 // The same of a limiter, whose common takes have a path of their own.
 func TestExpireChangesNoDecisionOfALimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
