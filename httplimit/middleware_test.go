@@ -277,15 +277,20 @@ func TestWaitGivesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limit := drossel.PerSecond(1)
 		limit.MaxWait = 10 * time.Second
-		h := httplimit.New(newLimit(t, limit), nil)(nothing)
-		begin := time.Now()
-		serve(h, request("GET", "/"))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		defer cancel()
-		serve(h, request("GET", "/").WithContext(ctx))
-		// What refilled while it was held is not given back.
-		if got := status(h, request("GET", "/")); got != 200 || time.Since(begin) != 1001*time.Millisecond {
-			t.Errorf("status %d after %v, want 200 after 1.001s", got, time.Since(begin))
+		file := "limits:\n  x: {rate: 1/s wait 10s, by: ip}\nroutes:\n  /: {limits: [x]}\n"
+		for name, h := range map[string]http.Handler{
+			"one limit": httplimit.New(newLimit(t, limit), nil)(nothing),
+			"policy":    byPolicy(t, file),
+		} {
+			begin := time.Now()
+			serve(h, request("GET", "/"))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			serve(h, request("GET", "/").WithContext(ctx))
+			cancel()
+			// What refilled while it was held is not given back.
+			if got := status(h, request("GET", "/")); got != 200 || time.Since(begin) != 1001*time.Millisecond {
+				t.Errorf("%s: status %d after %v, want 200 after 1.001s", name, got, time.Since(begin))
+			}
 		}
 	})
 }

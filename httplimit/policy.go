@@ -12,8 +12,7 @@ import (
 	"github.com/drossel-io/drossel/policy"
 )
 
-// Policy returns middleware that decides every request by lim. A CORS preflight is
-// passed on without a decision: it carries no credentials and does no work.
+// Policy returns middleware that decides every request by lim.
 func Policy(lim *policy.Limiter, opts *Options) func(http.Handler) http.Handler {
 	m := deciding{lim: lim}
 	if opts != nil {
@@ -39,7 +38,7 @@ type deciding struct {
 
 func (m *deciding) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
-	if ctx.Value(chargedByPolicy{m.lim}) != nil || Preflight(r) {
+	if ctx.Value(chargedByPolicy{m.lim}) != nil {
 		m.next.ServeHTTP(w, r)
 		return
 	}
@@ -53,7 +52,7 @@ func (m *deciding) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.renderer.Deny(w, r.Method, d)
 		d.Done(ctx, policy.Outcome{Status: d.Status})
 	case !hold(ctx, d.Delay):
-		d.Done(context.WithoutCancel(ctx), policy.Outcome{Err: ctx.Err()})
+		d.Done(context.WithoutCancel(ctx), policy.Outcome{Err: ctx.Err(), Unserved: true})
 		writeTimeout(w, r.Method)
 	default:
 		m.renderer.set(m.renderer.fields, w.Header(), d, &c.values)
@@ -128,13 +127,6 @@ func keep(every time.Duration, renew func() bool) (stop func()) {
 		close(ended)
 		running.Wait()
 	}
-}
-
-// Preflight reports whether r is a CORS preflight. Other OPTIONS requests are
-// ordinary ones.
-func Preflight(r *http.Request) bool {
-	return r.Method == http.MethodOptions &&
-		len(r.Header["Origin"]) > 0 && len(r.Header["Access-Control-Request-Method"]) > 0
 }
 
 // errPanicked is the outcome of a handler that wrote nothing and panicked.

@@ -40,6 +40,7 @@ func NewRenderer(p *policy.Policy, fields *Fields) *Renderer {
 		r.plans[route] = r.plan(route)
 	}
 	if p.Unmatched != nil {
+		r.plans[p.Preflight] = r.plan(p.Preflight)
 		r.plans[p.Unmatched] = r.plan(p.Unmatched)
 		r.plans[nil] = r.plans[p.Unmatched]
 	}

@@ -638,3 +638,38 @@ status 429 binding 2
 		}
 	}
 }
+
+// A CORS preflight has a limit of its own, which the file may name; it costs the
+// limits of its path nothing. Other OPTIONS requests are ordinary ones.
+func TestPreflight(t *testing.T) {
+	for name, tt := range map[string]struct {
+		limits string
+		want   int
+	}{
+		"built in":    {"  x: 1/h by ip", 200},
+		"of the file": {"  x: 1/h by ip\n  preflight: 3/h by ip", 3},
+	} {
+		lim := load(t, "limits:\n"+tt.limits+"\nall_routes: [x]\nroutes:\n  /: {}\n", nil)
+		ask := func(fields http.Header) *policy.Decision {
+			return lim.Decide(t.Context(), &identity.Request{Method: "OPTIONS", Path: "/", Peer: "203.0.113.7:1", Fields: fields})
+		}
+		preflight := http.Header{"Origin": {"https://a.example"}, "Access-Control-Request-Method": {"POST"}}
+		passed := 0
+		for range 300 {
+			if d := ask(preflight); d.Allowed {
+				passed++
+			} else if d.Class != "preflight" || d.Status != 429 {
+				t.Fatalf("%s: class %q, status %d", name, d.Class, d.Status)
+			}
+		}
+		if passed < tt.want || passed > tt.want+50 { // what refills while the test runs
+			t.Errorf("%s: %d preflights passed, want %d", name, passed, tt.want)
+		}
+		if d := ask(http.Header{"Origin": {"https://a.example"}}); !d.Allowed || d.Class == "preflight" {
+			t.Errorf("%s: the first ordinary OPTIONS request: allowed %v, class %q", name, d.Allowed, d.Class)
+		}
+		if d := ask(nil); d.Allowed {
+			t.Errorf("%s: a second ordinary OPTIONS request passed", name)
+		}
+	}
+}

@@ -196,6 +196,10 @@ func (d *Decision) Binding() int {
 type Outcome struct {
 	Status int   // the upstream's or handler's; 0 if there was none
 	Err    error // why there was none
+
+	// Unserved says that an allowed request was given up before anything was done
+	// for it, such as while it was held: all its charges go back.
+	Unserved bool
 }
 
 // Done settles the decision: a limit with charge_on gets its charge back unless
@@ -211,6 +215,9 @@ func (d *Decision) Done(ctx context.Context, o Outcome) {
 	for i, l := range d.Limits {
 		c := &d.Batch.Checks[i]
 		switch {
+		case o.Unserved:
+			c.Final = 0
+			settles = true
 		case l.ChargeOn != nil && o.Status != 0 && !slices.Contains(l.ChargeOn, o.Status):
 			c.Final = 0
 			settles = settles || c.Cost > 0

@@ -48,7 +48,7 @@ type ExplainedCheck struct {
 // Explain decides as Decide would, without charging anything, and shows what it
 // looked at. It is not observed.
 func (l *Limiter) Explain(ctx context.Context, req *identity.Request) *Explanation {
-	route, path := l.policy.routes.find(req)
+	route, path := l.policy.find(req)
 	p := l.policy.planOf(route)
 	x := &Explanation{
 		Decision:  l.decide(ctx, req, p, path, true),

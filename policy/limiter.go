@@ -83,7 +83,7 @@ func (l *Limiter) Policy() *Policy { return l.policy }
 // nil: a store in trouble becomes the failure mode of the route. The caller must
 // call Done exactly once when the request is over. It sets req.Params.
 func (l *Limiter) Decide(ctx context.Context, req *identity.Request) *Decision {
-	route, path := l.policy.routes.find(req)
+	route, path := l.policy.find(req)
 	d := l.decide(ctx, req, l.policy.planOf(route), path, false)
 	if (d.Batch.ID == drossel.ID{}) && (!d.Allowed || l.observe != nil) {
 		d.Batch.ID = drossel.NewID() // somebody will name it; a request that just passes needs none
@@ -92,6 +92,22 @@ func (l *Limiter) Decide(ctx context.Context, req *identity.Request) *Decision {
 		l.observe(d)
 	}
 	return d
+}
+
+// find returns the route of a request, nil if none matches, and its path in normal
+// form.
+func (p *Policy) find(req *identity.Request) (*Route, string) {
+	if isPreflight(req) {
+		return p.Preflight, req.Path
+	}
+	return p.routes.find(req)
+}
+
+// isPreflight reports whether req is a CORS preflight. Other OPTIONS requests are
+// ordinary ones, or OPTIONS would be a way around every limit.
+func isPreflight(req *identity.Request) bool {
+	return req.Method == "OPTIONS" && req.Fields != nil &&
+		len(req.Fields.Values("Origin")) > 0 && len(req.Fields.Values("Access-Control-Request-Method")) > 0
 }
 
 func (p *Policy) planOf(r *Route) *plan {

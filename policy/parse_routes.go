@@ -51,8 +51,8 @@ func (r *reader) readAllRoutes(n *node) {
 func (r *reader) readClasses(n *node) {
 	for _, e := range r.names(n, "classes") {
 		name := e.key.text
-		if !validName(name) || name == "unmatched" {
-			r.errorf(e.key, "1 to 64 letters, digits, _ . - and none of unlimited, deny, unmatched", "%q is not a name for a class", clip(name))
+		if !validName(name) || name == classUnmatched || name == classPreflight {
+			r.errorf(e.key, "1 to 64 letters, digits, _ . - and none of unlimited, deny, unmatched, preflight", "%q is not a name for a class", clip(name))
 			continue
 		}
 		what := fmt.Sprintf("class %q", name)
@@ -315,17 +315,43 @@ func (r *reader) denyRoute(route *Route) {
 	}
 }
 
+// The classes of requests that no route of the file is for.
+const (
+	classUnmatched = "unmatched"
+	classPreflight = "preflight"
+)
+
+// preflightRoute makes the route of CORS preflights. They carry no credentials to
+// count them by and do no work, so they cost the limits of their path nothing; the
+// file's limit named preflight counts them, or else one by address that no browser
+// reaches.
+func (r *reader) preflightRoute() {
+	l := r.limits[classPreflight]
+	if l == nil {
+		l = &Limit{Name: classPreflight, Inline: true, By: "ip", Status: 429}
+		l.Budget, _ = drossel.NewBudget(l.Name, drossel.PerSecond(50).WithBurst(200)) // in range
+		l.denied, _ = drossel.NewBudget(l.Name, drossel.Limit{})
+		l.by = &key{text: "ip", parts: []keyPart{byIP(r.policy.Identity)}, usesIP: true}
+	}
+	l.UsedBy = append(l.UsedBy, "preflights")
+	r.policy.Preflight = &Route{
+		Pattern: classPreflight, Class: classPreflight, OnFailure: r.policy.OnFailure,
+		Checks: []RouteCheck{{Limit: l, Cost: 1, From: "route"}},
+	}
+}
+
 // finish compiles what needs the whole file, and warns.
 func (r *reader) finish() {
 	p := r.policy
-	p.Unmatched = &Route{Class: "unmatched"}
+	p.Unmatched = &Route{Class: classUnmatched}
+	r.preflightRoute()
 	before := r.problems.Errors()
 	r.compileRoute(nil, p.Unmatched, nil, nil, setting{})
 	r.checkWildcards()
 	if before > 0 || r.problems.Errors() > 0 {
 		return
 	}
-	for _, route := range append(slices.Clone(p.Routes), p.Unmatched) {
+	for _, route := range append(slices.Clone(p.Routes), p.Unmatched, p.Preflight) {
 		route.plan = newPlan(p, route)
 	}
 	p.routes = newMatcher(p.Routes)

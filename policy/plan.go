@@ -50,7 +50,8 @@ func newPlan(p *Policy, r *Route) *plan {
 		}
 		pl.keys = append(pl.keys, k)
 		pl.denies = pl.denies || l.Budget.Capacity() == 0 && c.Cost > 0 && !l.Shadow
-		pl.settles = pl.settles || l.ChargeOn != nil || l.Budget.Limit().Algorithm == drossel.Concurrency
+		limit := l.Budget.Limit()
+		pl.settles = pl.settles || l.ChargeOn != nil || limit.Algorithm == drossel.Concurrency || limit.MaxWait > 0
 		l.by.attributes(func(a keyAttribute) {
 			pl.params = pl.params || a.kind == ofRequest && a.ref.PathParam() != ""
 		})

@@ -21,6 +21,7 @@ type Policy struct {
 	AllRoutes   []*Limit // what applies to every route but the unlimited ones
 	Classes     []*Class // in file order
 	Routes      []*Route // in file order
+	Preflight   *Route   // what a CORS preflight gets, whatever its path
 	Unmatched   *Route   // what a request gets that no route matches; its Pattern is ""
 	Response    Response
 	OnFailure   drossel.FailureMode // where class and route say nothing

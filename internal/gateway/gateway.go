@@ -56,9 +56,8 @@ type Options struct {
 // A Gateway is an http.Handler that limits and forwards. It is safe for concurrent
 // use.
 type Gateway struct {
-	limiter   *policy.Limiter
-	renderer  *httplimit.Renderer
-	preflight *drossel.Limiter // CORS preflights, by address
+	limiter  *policy.Limiter
+	renderer *httplimit.Renderer
 
 	upstream     *url.URL
 	upstreamPath bool // the upstream's URL has a path, which comes before the request's
@@ -75,10 +74,6 @@ type Gateway struct {
 	log   *slog.Logger
 	down  atomic.Bool // the upstream did not answer last
 }
-
-// preflightLimit is what an address may send of CORS preflights, which the policy
-// does not count: far more than browsers do.
-var preflightLimit = drossel.PerSecond(50).WithBurst(200) //nolint:gochecknoglobals // a constant that Go cannot write as one
 
 // New returns the gateway of a policy.
 func New(o Options) (*Gateway, error) {
@@ -113,10 +108,6 @@ func New(o Options) (*Gateway, error) {
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
 	}
-	var err error
-	if g.preflight, err = drossel.New(preflightLimit, nil); err != nil {
-		return nil, err
-	}
 	g.transport = newTransport(o)
 	g.exchanges.New = func() any { return g.newExchange() }
 	return g, nil
@@ -132,10 +123,6 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e := g.exchanges.Get().(*exchange) //nolint:errcheck,forcetypeassert // nothing else is stored
 	defer e.end()                      // the copying of a body ends with a panic if the client or the upstream is gone
 	e.request = identity.FromHTTP(r)
-	if httplimit.Preflight(r) {
-		e.servePreflight(w, r)
-		return
-	}
 	e.serve(w, r)
 }
 
@@ -146,9 +133,9 @@ type exchange struct {
 	gateway  *Gateway
 	proxy    httputil.ReverseProxy
 	request  identity.Request
-	decision *policy.Decision // nil for a preflight
-	body     *requestBody     // nil if there is none
-	stop     func()           // ends the renewal of a place in flight
+	decision *policy.Decision
+	body     *requestBody // nil if there is none
+	stop     func()       // ends the renewal of a place in flight
 	outcome  policy.Outcome
 }
 
@@ -177,7 +164,7 @@ func (e *exchange) serve(w http.ResponseWriter, r *http.Request) {
 		closing(w)
 		e.answer(w, r, problemMethod())
 	case !hold(r.Context(), d.Delay):
-		e.outcome.Err = r.Context().Err()
+		e.outcome = policy.Outcome{Err: r.Context().Err(), Unserved: true}
 		e.answer(w, r, problemHeld())
 	default:
 		e.stop = httplimit.KeepPlace(r.Context(), d)
@@ -185,27 +172,14 @@ func (e *exchange) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// servePreflight forwards a CORS preflight, which has no credentials to count it
-// by and whose cost the request that follows pays.
-func (e *exchange) servePreflight(w http.ResponseWriter, r *http.Request) {
-	g := e.gateway
-	d, err := g.preflight.Take(r.Context(), g.clients.Client(&e.request).Key)
-	if err == nil && !d.Allowed {
-		g.renderer.Deny(w, r.Method, &policy.Decision{
-			Status: http.StatusTooManyRequests, Code: policy.CodeRateLimited, RetryAfter: d.RetryAfter,
-		})
-		return
-	}
-	e.proxy.ServeHTTP(w, r)
-}
-
 // answer answers in the upstream's place.
 func (e *exchange) answer(w http.ResponseWriter, r *http.Request, p problem) {
 	e.outcome.Status = p.Status
-	if e.decision != nil {
-		p.ID = e.decision.Batch.ID.String()
-		e.gateway.renderer.AddFields(w.Header(), e.decision)
+	if (e.decision.Batch.ID == drossel.ID{}) {
+		e.decision.Batch.ID = drossel.NewID()
 	}
+	p.ID = e.decision.Batch.ID.String()
+	e.gateway.renderer.AddFields(w.Header(), e.decision)
 	writeProblem(w, r.Method, p)
 }
 
@@ -226,9 +200,7 @@ func (e *exchange) end() {
 func (e *exchange) modifyResponse(res *http.Response) error {
 	e.outcome.Status = res.StatusCode
 	e.gateway.answers()
-	if e.decision != nil {
-		e.gateway.renderer.AddFields(res.Header, e.decision)
-	}
+	e.gateway.renderer.AddFields(res.Header, e.decision)
 	return nil
 }
 
