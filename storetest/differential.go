@@ -219,6 +219,9 @@ func (r *receipt) differs(b *drossel.Batch) string {
 		if got.Delay != want.delay {
 			return fmt.Sprintf("check %d: delay %v, want %v", i, got.Delay, want.delay)
 		}
+		if got.Next != want.next {
+			return fmt.Sprintf("check %d: next %v, want %v", i, got.Next, want.next)
+		}
 		if want.at != 0 && got.At != want.at {
 			return fmt.Sprintf("check %d: kept at %d, want %d", i, got.At, want.at)
 		}

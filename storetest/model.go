@@ -54,7 +54,8 @@ type modelCheck struct {
 
 	decision drossel.Decision
 	delay    time.Duration
-	at       int64 // sliding log: the time kept with the charge
+	next     time.Duration // sliding algorithms: until one unit more fits
+	at       int64         // sliding log: the time kept with the charge
 }
 
 func newModel() *model {
@@ -98,6 +99,7 @@ func (m *model) take(r *receipt) {
 		}
 		v = c.rate.view(m.cell(c), r.now)
 		c.decision.Remaining, c.decision.ResetAfter = v.remaining(), duration(v.resetAfter())
+		c.next = v.next(c.decision.Remaining)
 	}
 }
 
@@ -343,6 +345,23 @@ func (v view) resetAfter() int64 {
 	default:
 		b := r.bucket()
 		return b.ResetAfter(v.state, v.now)
+	}
+}
+
+// next is how long until one unit more than remaining fits, of the algorithms
+// whose other numbers do not tell.
+func (v view) next(remaining int64) time.Duration {
+	r := v.rate
+	if remaining >= r.capacity() {
+		return 0
+	}
+	switch r.limit().Algorithm {
+	case drossel.SlidingCounter:
+		return duration(r.counter().Fit(v.state, v.now, remaining+1))
+	case drossel.SlidingLog:
+		return duration(r.slidingLog().Fit(v.log, remaining+1))
+	default:
+		return 0
 	}
 }
 
