@@ -14,6 +14,11 @@ import (
 // keys that collide.
 var seed = maphash.MakeSeed() //nolint:gochecknoglobals // set once, never changed
 
+// budgetSeed keys what a budget adds to the fingerprints of its keys. It is another
+// seed, because with one seed the key that reads like a budget's id would cancel it,
+// and the keys of two budgets would meet.
+var budgetSeed = maphash.MakeSeed() //nolint:gochecknoglobals // set once, never changed
+
 // A Budget is a named Limit, validated and compiled: one bucket per key. It is
 // safe for concurrent use and does not change.
 //
@@ -25,6 +30,7 @@ type Budget struct {
 	limit    Limit
 	capacity int64  // the largest cost that can fit
 	tag      uint64 // the hash of id, half of a key's fingerprint
+	overflow uint64 // the fingerprint of what new keys share in a full store, but for its shard
 
 	bucket   algo.TokenBucket
 	fixed    algo.FixedWindow
@@ -63,7 +69,8 @@ func newBudget(name string, l Limit, f *family) (*Budget, error) {
 		return nil, fmt.Errorf("drossel: limit %q: %w", name, err)
 	}
 	b := &Budget{name: name, limit: l, family: f, capacity: l.Quota, id: stateID(name, l)}
-	b.tag = maphash.String(seed, b.id)
+	b.tag = maphash.String(budgetSeed, b.id)
+	b.overflow = maphash.String(budgetSeed, "\x00overflow "+b.id)
 	if err := b.compile(); err != nil {
 		return nil, fmt.Errorf("drossel: limit %q: %w", name, err)
 	}

@@ -87,6 +87,9 @@ func TestFingerprints(t *testing.T) {
 	if maphash.String(fixed, "k") == maphash.String(seed, "k") {
 		t.Error("the fingerprint is not keyed")
 	}
+	if fingerprint(b, b.id) == fingerprint(other, other.id) || fingerprint(b, other.id) == fingerprint(other, b.id) {
+		t.Error("keys that read like the ids of budgets meet")
+	}
 	seen := map[uint64]bool{}
 	for i := range 100_000 {
 		f := fingerprint(b, strconv.Itoa(i))
