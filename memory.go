@@ -71,6 +71,9 @@ func (s *slab[T]) add() (ref uint32, v *T) {
 func (s *slab[T]) drop(ref uint32) {
 	s.values[ref-1] = nil
 	s.free = append(s.free, ref)
+	if len(s.free) == len(s.values) {
+		*s = slab[T]{}
+	}
 }
 
 // NewMemory returns an empty store. Nil options are the defaults.
@@ -221,7 +224,7 @@ const slotBytes = 32
 func (m *Memory) compact(s *shard, now int64) {
 	t := tick(now)
 	s.table.compact(func(sl *slot) bool {
-		if sl.unused > t {
+		if sl.inUse(t) {
 			return true
 		}
 		m.release(s, sl)
@@ -242,7 +245,7 @@ func (m *Memory) sweep(s *shard, now int64) {
 			table.sweep = 0
 		}
 		sl := &table.slots[table.sweep]
-		if sl.tag == 0 || sl.unused > t {
+		if sl.tag == 0 || sl.inUse(t) {
 			table.sweep++
 			continue
 		}

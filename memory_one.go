@@ -16,7 +16,7 @@ func (m *Memory) takeOne(d *Decision, b *Budget, tag uint64, cost int64) (now in
 	sl := &s.table.slots[i]
 	stored, wait, remaining, reset := b.bucket.Take(&sl.state, now, cost, b.wide.Load())
 	if stored {
-		sl.unused = tick(now+reset) + 1
+		sl.keepUntil(now + reset)
 	}
 	s.mu.Unlock()
 	d.Allowed = wait == 0

@@ -65,11 +65,11 @@ func (m *Memory) locksOf(b *Batch, tag uint64) (locks lockSet) {
 // mark remembers that an ID is settled; false if it was.
 func (m *Memory) mark(tag uint64, now int64) bool {
 	s := m.shard(tag)
-	if sl := s.peek(tag); sl.tag != 0 && sl.unused > tick(now) {
+	if sl := s.peek(tag); sl.tag != 0 && sl.inUse(tick(now)) {
 		return false
 	}
 	if m.room(s, now, 1) {
-		m.findSlot(s, tag, now).unused = tick(now+settleMark) + 1
+		m.findSlot(s, tag, now).keepUntil(now + settleMark)
 	}
 	return true
 }
@@ -107,12 +107,12 @@ func (m *Memory) chargeRest(s *shard, c *Check, now int64) {
 		before := logBytes(l)
 		budget.log.SettleUp(l, now, rest)
 		m.bytes.Add(logBytes(l) - before)
-		sl.unused = tick(now+budget.log.ResetAfter(budget.log.View(l, now))) + 1
+		sl.keepUntil(now + budget.log.ResetAfter(budget.log.View(l, now)))
 		return
 	}
 	sl.state = budget.settleUp(sl.state, now, rest)
 	w := budget.window(now)
-	sl.unused = tick(now+budget.resetAfter(sl.state, now, &w)) + 1
+	sl.keepUntil(now + budget.resetAfter(sl.state, now, &w))
 }
 
 func (m *Memory) renew(b *Batch, now int64) error {
@@ -134,7 +134,7 @@ func (m *Memory) renew(b *Batch, now int64) error {
 			a := c.Budget.inFlight
 			h := s.holders(*sl)
 			c.Allowed = a.Renew(a.View(h, now), b.ID, a.MaxTTL)
-			sl.unused = tick(now+a.ResetAfter(a.View(h, now))) + 1
+			sl.keepUntil(now + a.ResetAfter(a.View(h, now)))
 		}
 	}
 	return nil

@@ -179,7 +179,8 @@ func (m *Memory) answerBucket(s *shard, b *Batch, c *Check, charge, write bool) 
 	c.Remaining, c.ResetAfter = remaining, duration(reset)
 	if charge || write && c.mem.repaired {
 		sl := m.slot(s, c.mem.tag, c.mem.at, b.Now)
-		sl.state, sl.unused = c.mem.view, tick(b.Now+reset)+1
+		sl.state = c.mem.view
+		sl.keepUntil(b.Now + reset)
 	}
 }
 
@@ -197,7 +198,8 @@ func (m *Memory) answerWindow(s *shard, b *Batch, c *Check, charge, write bool) 
 	c.ResetAfter = duration(reset)
 	if charge || write && c.mem.repaired {
 		sl := m.slot(s, c.mem.tag, c.mem.at, b.Now)
-		sl.state, sl.unused = c.mem.view, tick(b.Now+reset)+1
+		sl.state = c.mem.view
+		sl.keepUntil(b.Now + reset)
 	}
 }
 
@@ -209,7 +211,7 @@ func (m *Memory) answerLog(s *shard, b *Batch, c *Check, charge, write bool) {
 		before := logBytes(l)
 		c.At = a.Charge(a.View(l, b.Now), c.Cost)
 		m.bytes.Add(logBytes(l) - before)
-		sl.unused = tick(b.Now+a.ResetAfter(a.View(l, b.Now))) + 1
+		sl.keepUntil(b.Now + a.ResetAfter(a.View(l, b.Now)))
 	}
 	l := s.log(s.peek(c.mem.tag))
 	view := a.View(l, b.Now)
@@ -221,7 +223,7 @@ func (m *Memory) answerLog(s *shard, b *Batch, c *Check, charge, write bool) {
 	c.ResetAfter = duration(reset)
 	if !charge && write && view.Repaired() {
 		view.Store()
-		m.slot(s, c.mem.tag, c.mem.at, b.Now).unused = tick(b.Now+reset) + 1
+		m.slot(s, c.mem.tag, c.mem.at, b.Now).keepUntil(b.Now + reset)
 	}
 }
 
@@ -233,7 +235,7 @@ func (m *Memory) answerInFlight(s *shard, b *Batch, c *Check, charge, write bool
 		before := holdersBytes(h)
 		a.Acquire(a.View(h, b.Now), b.ID, c.Cost, a.MaxTTL)
 		m.bytes.Add(holdersBytes(h) - before)
-		sl.unused = tick(b.Now+a.ResetAfter(a.View(h, b.Now))) + 1
+		sl.keepUntil(b.Now + a.ResetAfter(a.View(h, b.Now)))
 	}
 	view := a.View(s.holders(s.peek(c.mem.tag)), b.Now)
 	c.Remaining = a.Remaining(view)
@@ -241,7 +243,7 @@ func (m *Memory) answerInFlight(s *shard, b *Batch, c *Check, charge, write bool
 	c.ResetAfter = duration(reset)
 	if !charge && write && reset > 0 {
 		view.Store()
-		m.slot(s, c.mem.tag, c.mem.at, b.Now).unused = tick(b.Now+reset) + 1
+		m.slot(s, c.mem.tag, c.mem.at, b.Now).keepUntil(b.Now + reset)
 	}
 }
 
@@ -271,7 +273,7 @@ func (m *Memory) overflow(b *Batch, i int) {
 
 // overflowTag is the key that all new keys of a budget share in a full shard.
 func overflowTag(b *Budget, shard, mask uint64) uint64 {
-	return max(1, fingerprint(b, "\x00overflow")&^mask|shard)
+	return max(1, b.overflow&^mask|shard)
 }
 
 // slot returns the slot of tag, which was last seen at; a new one if there is none

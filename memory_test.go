@@ -584,7 +584,6 @@ func TestFarTimes(t *testing.T) {
 // Also when the coarse time of the slots has come to its end, in 2112, keys in use
 // are kept.
 func TestAfterTheLastTick(t *testing.T) {
-	t.Skip("the last tick is followed by the first")
 	m, b := drossel.NewMemory(nil), mustBudget(t, "b", "1/d")
 	now := time.Date(2130, time.January, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
 	mustTakeAt(t, m, b, "k", now)

@@ -1,6 +1,7 @@
 package drossel
 
 import (
+	"math"
 	"math/bits"
 
 	"github.com/drossel-io/drossel/internal/algo"
@@ -15,8 +16,17 @@ type slot struct {
 }
 
 // tick is the coarse time in which slots say when they fall out of use: units of
-// 2^20 microseconds since the epoch, which lasts until the year 2112.
-func tick(us int64) uint32 { return uint32(min(max(us, 0)>>20, 1<<32-1)) }
+// 2^20 microseconds since the epoch. It stands still from the year 2112 on.
+func tick(us int64) uint32 { return uint32(min(max(us, 0)>>20, lastTick)) }
+
+const lastTick = math.MaxUint32
+
+// keepUntil notes that the slot is in use until us. What lasts beyond the last tick
+// is in use for ever: to drop it would be a free refill.
+func (s *slot) keepUntil(us int64) { s.unused = uint32(min(max(us, 0)>>20+1, lastTick)) }
+
+// inUse reports whether the slot is in use at tick t.
+func (s *slot) inUse(t uint32) bool { return s.unused > t || s.unused == lastTick }
 
 // A table is an open-addressed hash table of slots, kept in the order of their
 // tags: the home of a tag is its place in that order, so a search ends at the
