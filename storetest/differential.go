@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +19,7 @@ func testDifferential(t *testing.T, s Store) {
 	rapid.Check(t, func(t *rapid.T) {
 		run++
 		w := newTwin(t, s, fmt.Sprintf("diff-%d", run))
-		for range rapid.IntRange(1, 40).Draw(t, "operations") {
+		for range rapid.IntRange(15, 60).Draw(t, "operations") {
 			w.operation()
 		}
 	})
@@ -72,10 +73,10 @@ func drawRates(t *rapid.T, name string) []*rate {
 }
 
 func drawLimit(t *rapid.T) drossel.Limit {
-	if rapid.IntRange(0, 19).Draw(t, "deny") == 0 {
+	if sampled(t, "deny", 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0) == 1 {
 		return drossel.Limit{}
 	}
-	return drawLimitOf(t, drossel.Algorithm(rapid.IntRange(0, 5).Draw(t, "algorithm")))
+	return drawLimitOf(t, drossel.Algorithm(sampled(t, "algorithm", 0, 0, 1, 2, 3, 4, 5)))
 }
 
 func drawLimitOf(t *rapid.T, a drossel.Algorithm) drossel.Limit {
@@ -83,16 +84,15 @@ func drawLimitOf(t *rapid.T, a drossel.Algorithm) drossel.Limit {
 	calendars := []time.Duration{drossel.Day, drossel.Week, drossel.Month}
 	l := drossel.Limit{
 		Algorithm: a,
-		Quota:     rapid.OneOf(rapid.Int64Range(1, 12), rapid.Int64Range(1, 10_000)).Draw(t, "quota"),
+		Quota:     sampled(t, "quota", 1, 2, 3, 5, 7, 12, 100, 9999),
 		Period:    rapid.SampledFrom(periods).Draw(t, "period"),
 	}
 	switch a {
 	case drossel.TokenBucket:
-		l.Burst = rapid.Int64Range(0, 3*l.Quota).Draw(t, "burst")
-		if rapid.Bool().Draw(t, "waits") {
-			l.MaxWait = time.Duration(rapid.Int64Range(0, 2*l.Period.Microseconds()).Draw(t, "wait")) * time.Microsecond
-			l.MaxWait = min(l.MaxWait, drossel.MaxPeriod)
-		}
+		l.Burst = sampled(t, "burst", 0, 1, 2, l.Quota, 3*l.Quota)
+		unit := l.Period.Microseconds() / l.Quota
+		wait := time.Duration(sampled(t, "wait", 0, 0, 1, unit, 2*unit+1, 5*unit, 2*l.Period.Microseconds())) * time.Microsecond
+		l.MaxWait = min(wait, drossel.MaxPeriod)
 	case drossel.FixedWindow:
 		l.Anchor = drossel.Anchor(rapid.IntRange(0, 1).Draw(t, "first"))
 	case drossel.Calendar:
@@ -104,17 +104,27 @@ func drawLimitOf(t *rapid.T, a drossel.Algorithm) drossel.Limit {
 }
 
 func (w *twin) operation() {
-	kinds := []func(){w.takeOne, w.takeOne, w.takeSeveral, w.takeSeveral, w.settle, w.renew, w.crowd, w.wait, w.wait, w.back}
-	kinds[rapid.IntRange(0, len(kinds)-1).Draw(w.T, "operation")]()
+	switch rapid.SampledFrom([]string{"one", "one", "one", "several", "several", "settle", "settle", "renew", "crowd", "wait", "wait", "back"}).Draw(w.T, "operation") {
+	case "one":
+		w.takeOne()
+	case "several":
+		w.takeSeveral()
+	case "settle":
+		w.settle()
+	case "renew":
+		w.renew()
+	case "crowd":
+		w.crowd()
+	case "wait":
+		w.wait()
+	case "back":
+		w.back()
+	}
 }
 
 func (w *twin) wait() {
-	longest := w.rates[rapid.IntRange(0, len(w.rates)-1).Draw(w.T, "whose period")].limit().Period.Microseconds()
-	w.now += rapid.OneOf(
-		rapid.Int64Range(0, 3),
-		rapid.Int64Range(0, longest/10),
-		rapid.Int64Range(0, 3*longest),
-	).Draw(w.T, "passes")
+	period, unit := w.times()
+	w.now += sampled(w.T, "passes", 0, 1, unit-1, unit, unit+1, 3*unit, period/3, period-1, period, 2*period+1) + rapid.Int64Range(0, 2).Draw(w.T, "and")
 }
 
 // back sets the clock back. A store may have dropped what equals an unused key, so
@@ -130,9 +140,28 @@ func (w *twin) back() {
 			w.take([]modelCheck{{rate: r, key: id.key, cost: 1}}, drossel.NewID(), false)
 		}
 	}
-	longest := w.rates[rapid.IntRange(0, len(w.rates)-1).Draw(w.T, "whose period")].limit().Period.Microseconds()
-	w.now -= rapid.OneOf(rapid.Int64Range(0, 3), rapid.Int64Range(0, 4*longest)).Draw(w.T, "back")
-	w.now = max(w.now, 100*366*24*3600*second/100)
+	period, unit := w.times()
+	w.now -= sampled(w.T, "back", 1, unit, period/3, period, period+1, 4*period)
+	w.now = max(w.now, epoch/2)
+}
+
+// times are the period of one of the rates and how long a unit of it lasts.
+func (w *twin) times() (period, unit int64) {
+	l := w.rates[rapid.IntRange(0, len(w.rates)-1).Draw(w.T, "whose time")].limit()
+	period = max(3, l.Period.Microseconds())
+	return period, max(1, period/max(1, l.Quota))
+}
+
+// oneIn is true once in n times.
+func (w *twin) oneIn(n int64, label string) bool {
+	values := make([]int64, n)
+	values[0] = 1
+	return sampled(w.T, label, values...) == 1
+}
+
+// sampled draws one of the values, each as often.
+func sampled(t *rapid.T, label string, values ...int64) int64 {
+	return rapid.SampledFrom(values).Draw(t, label)
 }
 
 func (w *twin) drawCheck() modelCheck {
@@ -140,17 +169,17 @@ func (w *twin) drawCheck() modelCheck {
 	c := modelCheck{
 		rate: r,
 		key:  rapid.SampledFrom([]string{"", "a", "b"}).Draw(w.T, "key"),
-		cost: rapid.OneOf(rapid.Int64Range(0, 4), rapid.Int64Range(0, r.limit().Quota+1)).Draw(w.T, "cost"),
+		cost: sampled(w.T, "cost", 0, 1, 1, 1, 2, 3, r.limit().Quota/2, r.limit().Quota, r.capacity(), r.capacity()+1),
 	}
-	if rapid.IntRange(0, 4).Draw(w.T, "reserves") == 0 {
+	if w.oneIn(5, "reserves") {
 		c.reserve = rapid.Int64Range(0, 1+r.limit().Quota/2).Draw(w.T, "reserve")
 	}
-	c.shadow = rapid.IntRange(0, 5).Draw(w.T, "shadow") == 0
+	c.shadow = w.oneIn(6, "shadow")
 	return c
 }
 
 func (w *twin) takeOne() {
-	w.take([]modelCheck{w.drawCheck()}, w.drawID(), rapid.IntRange(0, 5).Draw(w.T, "peek") == 0)
+	w.take([]modelCheck{w.drawCheck()}, w.drawID(), w.oneIn(6, "peek"))
 }
 
 func (w *twin) takeSeveral() {
@@ -163,12 +192,12 @@ func (w *twin) takeSeveral() {
 			checks = append(checks, c)
 		}
 	}
-	w.take(checks, w.drawID(), rapid.IntRange(0, 5).Draw(w.T, "peek") == 0)
+	w.take(checks, w.drawID(), w.oneIn(6, "peek"))
 }
 
 // drawID returns a new ID or that of an earlier batch.
 func (w *twin) drawID() drossel.ID {
-	if n := len(w.taken); n > 0 && rapid.IntRange(0, 3).Draw(w.T, "again") == 0 {
+	if n := len(w.taken); n > 0 && w.oneIn(4, "again") {
 		if r := w.taken[rapid.IntRange(0, n-1).Draw(w.T, "ID of")].receipt; !r.done {
 			return r.id
 		}
@@ -180,10 +209,11 @@ func (w *twin) drawID() drossel.ID {
 func (w *twin) crowd() {
 	r := rapid.SampledFrom(w.rates).Draw(w.T, "rate")
 	from := rapid.IntRange(0, 1000).Draw(w.T, "first key")
+	taken := w.taken // those of a crowd are not settled
 	for i := range rapid.IntRange(1, 200).Draw(w.T, "keys") {
 		w.take([]modelCheck{{rate: r, key: fmt.Sprint("key-", from+i), cost: 1}}, drossel.NewID(), false)
 	}
-	w.taken = w.taken[:min(len(w.taken), 50)]
+	w.taken = w.taken[:len(taken)]
 }
 
 func (w *twin) take(checks []modelCheck, id drossel.ID, peek bool) {
@@ -260,15 +290,7 @@ func (w *twin) settle() {
 	}
 	final := make([]int64, len(taken.receipt.checks))
 	for i, c := range taken.receipt.checks {
-		final[i] = c.cost
-		switch rapid.IntRange(0, 3).Draw(w.T, "final") {
-		case 0:
-			final[i] = 0
-		case 1:
-			final[i] = rapid.Int64Range(0, c.cost).Draw(w.T, "less")
-		case 2:
-			final[i] = c.cost + rapid.OneOf(rapid.Int64Range(0, 5), rapid.Int64Range(0, 3*c.rate.limit().Quota)).Draw(w.T, "more")
-		}
+		final[i] = sampled(w.T, "final", 0, c.cost/2, max(0, c.cost-1), c.cost, c.cost+1, c.cost+2, c.cost+c.rate.limit().Quota, c.cost+3*c.rate.limit().Quota)
 		if pendingSettleZero && c.cost == 0 {
 			final[i] = 0
 		}
@@ -282,9 +304,12 @@ func (w *twin) settle() {
 		}
 	}
 	settle(taken.batch)
-	if rapid.Bool().Draw(w.T, "twice") {
+	if w.oneIn(3, "twice") {
 		settle(taken.batch)
 		settle(again)
+	}
+	if !w.oneIn(4, "keep") { // or it is settled and renewed once more
+		w.taken = slices.Delete(w.taken, i, i+1)
 	}
 	w.model.settle(taken.receipt, final, w.now)
 	w.same(taken.receipt, fmt.Sprintf("settled to %v at %d: %s\nstate before:\n%s", final, w.now, describe(taken.receipt), before))
