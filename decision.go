@@ -119,7 +119,7 @@ type Batch struct {
 // Charged reports whether the i-th check took its cost from its budget.
 func (b *Batch) Charged(i int) bool {
 	c := &b.Checks[i]
-	return b.Allowed && !b.Peek && c.Allowed && c.Cost > 0 && b.By < ByOpen
+	return b.Allowed && !b.Peek && c.Allowed && c.Cost > 0 && b.By < ByOpen && !c.mem.skip
 }
 
 // Denying returns the index of the enforced check with the longest wait among

@@ -25,7 +25,10 @@ type MemoryOptions struct {
 // It never forgets a budget that is in use, for that would be a free refill. When
 // MaxBytes is reached, new keys of a budget share one bucket (Local), are allowed
 // uncounted (Open) or denied (Closed), as Batch.OnFailure says, until old keys have
-// fallen out of use; Stats counts them.
+// fallen out of use; Stats counts them. The same happens to requests of known keys
+// that need a place in flight for which there is no memory, but that Local denies
+// them. A sliding log that cannot grow counts a request together with the one
+// before it, as if both had come now: it admits less, never more.
 type Memory struct {
 	clock      clock
 	shards     []shard
@@ -125,6 +128,7 @@ func (m *Memory) Expire() { m.ExpireAt(m.clock.now()) }
 
 // ExpireAt is Expire at a time of the caller's, microseconds since the epoch.
 func (m *Memory) ExpireAt(now int64) {
+	now = near(now)
 	for i := range m.shards {
 		s := &m.shards[i]
 		s.mu.Lock()
@@ -146,7 +150,12 @@ func (m *Memory) Take(_ context.Context, b *Batch) error {
 
 // TakeAt is Take at a time of the caller's, microseconds since the epoch: for
 // traffic in virtual time.
-func (m *Memory) TakeAt(b *Batch, now int64) error { return m.take(b, now) }
+func (m *Memory) TakeAt(b *Batch, now int64) error { return m.take(b, near(now)) }
+
+// near cuts a time of a caller's to what the arithmetic can add to: 70000 years.
+func near(now int64) int64 { return min(max(now, -farthest), farthest) }
+
+const farthest = 1 << 61
 
 // readClock stands for a time: the clock's, read inside the locks.
 const readClock = -1 << 63
@@ -172,14 +181,21 @@ func (m *Memory) Reset(_ context.Context, b *Budget, key string) error {
 }
 
 // room makes sure that n more keys fit the shard: first by dropping keys out of
-// use, then by growing. s.mu is held.
-func (m *Memory) room(s *shard, now int64, n int) bool {
+// use, then by growing. aside says that they need memory beside their slots. s.mu
+// is held.
+func (m *Memory) room(s *shard, now int64, n int, aside bool) bool {
 	t := &s.table
-	if len(t.slots) > 0 && !t.crowded(n) {
+	if len(t.slots) > 0 && !t.crowded(n) && (!aside || !m.full(0)) {
 		return true
 	}
-	m.compact(s, now)
-	if (t.used+n)*100 < int(t.homes)*68 {
+	if at := tick(now); t.swept != at { // more often than once a tick would find nothing
+		m.compact(s, now)
+		t.swept = at
+	}
+	if aside && m.full(0) {
+		return false
+	}
+	if len(t.slots) > 0 && (t.used+n)*100 < int(t.homes)*68 {
 		return true
 	}
 	homes := int(t.homes) + int(t.homes)/4
@@ -188,6 +204,9 @@ func (m *Memory) room(s *shard, now int64, n int) bool {
 	}
 	return m.resize(s, homes) || !t.crowded(n)
 }
+
+// full reports whether n more bytes are too many.
+func (m *Memory) full(n int64) bool { return m.bytes.Load()+n > m.maxBytes }
 
 func (m *Memory) index(s *shard) uint32 {
 	for i := range m.shards {
@@ -241,7 +260,7 @@ func (m *Memory) sweep(s *shard, now int64) {
 		return
 	}
 	for range sweepSlots {
-		if table.sweep >= len(table.slots)-1 {
+		if int(table.sweep) >= len(table.slots)-1 {
 			table.sweep = 0
 		}
 		sl := &table.slots[table.sweep]
@@ -250,7 +269,7 @@ func (m *Memory) sweep(s *shard, now int64) {
 			continue
 		}
 		m.release(s, sl)
-		table.remove(table.sweep)
+		table.remove(int(table.sweep))
 	}
 }
 
@@ -275,5 +294,15 @@ const (
 	refHolders = 2
 )
 
-func logBytes(l *algo.Log) int64         { return 64 + int64(l.Cap())*16 }
-func holdersBytes(h *algo.Holders) int64 { return 64 + int64(h.Cap())*32 }
+// The sizes of what is beside the slots.
+const (
+	entryBytes  = 16
+	holderBytes = 32
+)
+
+// few is how many entries or places each known key may have however full the store
+// is.
+const few = 4
+
+func logBytes(l *algo.Log) int64         { return 64 + int64(l.Cap())*entryBytes }
+func holdersBytes(h *algo.Holders) int64 { return 64 + int64(h.Cap())*holderBytes }

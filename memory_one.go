@@ -40,7 +40,7 @@ func (m *Memory) takeSimple(b *Batch) bool {
 	if !ok {
 		return false
 	}
-	c.Delay, c.At = 0, now
+	c.Delay, c.Next, c.At, c.mem.skip = 0, 0, now, false
 	b.Now, b.By, b.settled, b.Allowed = now, ByStore, false, c.Allowed || c.Shadow
 	return true
 }

@@ -12,13 +12,13 @@ const settleMark = 5 * 60 * 1_000_000
 func (m *Memory) Settle(_ context.Context, b *Batch) error { return m.settle(b, readClock) }
 
 // SettleAt is Settle at a time of the caller's, microseconds since the epoch.
-func (m *Memory) SettleAt(b *Batch, now int64) error { return m.settle(b, now) }
+func (m *Memory) SettleAt(b *Batch, now int64) error { return m.settle(b, near(now)) }
 
 // Renew implements Store.
 func (m *Memory) Renew(_ context.Context, b *Batch) error { return m.renew(b, readClock) }
 
 // RenewAt is Renew at a time of the caller's, microseconds since the epoch.
-func (m *Memory) RenewAt(b *Batch, now int64) error { return m.renew(b, now) }
+func (m *Memory) RenewAt(b *Batch, now int64) error { return m.renew(b, near(now)) }
 
 func (m *Memory) settle(b *Batch, now int64) error {
 	if b.settled || !b.Allowed || b.Peek {
@@ -68,7 +68,8 @@ func (m *Memory) mark(tag uint64, now int64) bool {
 	if sl := s.peek(tag); sl.tag != 0 && sl.inUse(tick(now)) {
 		return false
 	}
-	if m.room(s, now, 1) {
+	// Marks take half of the memory at most, because keys need it more.
+	if m.bytes.Load() < m.maxBytes/2 && m.room(s, now, 1, false) {
 		m.findSlot(s, tag, now).keepUntil(now + settleMark)
 	}
 	return true
@@ -82,13 +83,18 @@ func (m *Memory) settleCheck(b *Batch, c *Check, now int64) {
 	case budget.limit.Algorithm == Concurrency:
 		if found {
 			h := s.holders(s.table.slots[i])
+			before := holdersBytes(h)
 			budget.inFlight.Release(budget.inFlight.View(h, now), b.ID)
+			m.bytes.Add(holdersBytes(h) - before)
 		}
 	case c.Final > c.Cost:
 		m.chargeRest(s, c, now)
 	case !found || c.Final == c.Cost:
 	case budget.limit.Algorithm == SlidingLog:
-		budget.log.Refund(s.log(s.table.slots[i]), now, c.At, c.Cost-c.Final)
+		l := s.log(s.table.slots[i])
+		before := logBytes(l)
+		budget.log.Refund(l, now, c.At, c.Cost-c.Final)
+		m.bytes.Add(logBytes(l) - before)
 	default:
 		sl := &s.table.slots[i]
 		sl.state, _ = budget.refund(sl.state, now, b.Now, c.Cost, c.Cost-c.Final)
@@ -98,14 +104,14 @@ func (m *Memory) settleCheck(b *Batch, c *Check, now int64) {
 // chargeRest charges what a request turned out to cost beyond its charge.
 func (m *Memory) chargeRest(s *shard, c *Check, now int64) {
 	budget, rest := c.Budget, c.Final-c.Cost
-	if !m.room(s, now, 1) {
+	if _, found := s.table.find(c.mem.tag); !found && !m.room(s, now, 1, budget.aside()) {
 		return
 	}
 	sl := m.findSlot(s, c.mem.tag, now)
 	if budget.limit.Algorithm == SlidingLog {
 		l := m.logOf(s, sl)
 		before := logBytes(l)
-		budget.log.SettleUp(l, now, rest)
+		m.chargeLog(budget.log, budget.log.View(l, now), l, rest)
 		m.bytes.Add(logBytes(l) - before)
 		sl.keepUntil(now + budget.log.ResetAfter(budget.log.View(l, now)))
 		return
@@ -133,7 +139,9 @@ func (m *Memory) renew(b *Batch, now int64) error {
 			sl := &s.table.slots[at]
 			a := c.Budget.inFlight
 			h := s.holders(*sl)
+			before := holdersBytes(h)
 			c.Allowed = a.Renew(a.View(h, now), b.ID, a.MaxTTL)
+			m.bytes.Add(holdersBytes(h) - before)
 			sl.keepUntil(now + a.ResetAfter(a.View(h, now)))
 		}
 	}

@@ -76,6 +76,9 @@ func (m *Memory) take(b *Batch, now int64) error {
 		m.ask(b, i)
 		b.Allowed = b.Allowed && (b.Checks[i].Allowed || b.Checks[i].Shadow)
 	}
+	if b.Allowed && b.By != ByStore && slices.ContainsFunc(b.Checks, func(c Check) bool { return !c.mem.skip }) {
+		b.By = ByStore // some are charged, and Settle must know
+	}
 	for i := range b.Checks {
 		m.answer(b, &b.Checks[i])
 	}
@@ -98,7 +101,7 @@ func (m *Memory) ask(b *Batch, i int) {
 	}
 	s := m.shard(c.mem.tag)
 	at, found := s.table.find(c.mem.tag)
-	if !found && c.Cost > 0 && !b.Peek && !m.room(s, b.Now, i+1) {
+	if !found && c.Cost > 0 && !b.Peek && !m.room(s, b.Now, i+1, budget.aside()) {
 		m.overflow(b, i)
 		if c.mem.skip {
 			return
@@ -118,7 +121,11 @@ func (m *Memory) ask(b *Batch, i int) {
 		if found {
 			sl = s.table.slots[at]
 		}
-		wait = c.ask(s, sl, b, need)
+		if wait = c.ask(s, sl, b, need); wait == 0 && c.Cost > 0 && !b.Peek && m.placeless(s, sl, b, budget) {
+			m.overflowed.Add(1)
+			m.skip(b, c)
+			return
+		}
 	}
 	c.Allowed = wait == 0 || need == 0
 	if !c.Allowed {
@@ -209,7 +216,7 @@ func (m *Memory) answerLog(s *shard, b *Batch, c *Check, charge, write bool) {
 		sl := m.slot(s, c.mem.tag, c.mem.at, b.Now)
 		l := m.logOf(s, sl)
 		before := logBytes(l)
-		c.At = a.Charge(a.View(l, b.Now), c.Cost)
+		c.At = m.chargeLog(a, a.View(l, b.Now), l, c.Cost)
 		m.bytes.Add(logBytes(l) - before)
 		sl.keepUntil(b.Now + a.ResetAfter(a.View(l, b.Now)))
 	}
@@ -222,9 +229,19 @@ func (m *Memory) answerLog(s *shard, b *Batch, c *Check, charge, write bool) {
 	reset := a.ResetAfter(view)
 	c.ResetAfter = duration(reset)
 	if !charge && write && view.Repaired() {
+		before := logBytes(l)
 		view.Store()
+		m.bytes.Add(logBytes(l) - before)
 		m.slot(s, c.mem.tag, c.mem.at, b.Now).keepUntil(b.Now + reset)
 	}
+}
+
+// chargeLog charges cost to a log, which grows if there is memory for that.
+func (m *Memory) chargeLog(a algo.SlidingLog, view algo.LogView, l *algo.Log, cost int64) (at int64) {
+	if n := l.Cap(); n >= few && l.Grows() && m.full(int64(n)*entryBytes) {
+		return a.ChargeLast(view, cost)
+	}
+	return a.Charge(view, cost)
 }
 
 func (m *Memory) answerInFlight(s *shard, b *Batch, c *Check, charge, write bool) {
@@ -237,12 +254,15 @@ func (m *Memory) answerInFlight(s *shard, b *Batch, c *Check, charge, write bool
 		m.bytes.Add(holdersBytes(h) - before)
 		sl.keepUntil(b.Now + a.ResetAfter(a.View(h, b.Now)))
 	}
-	view := a.View(s.holders(s.peek(c.mem.tag)), b.Now)
+	h := s.holders(s.peek(c.mem.tag))
+	view := a.View(h, b.Now)
 	c.Remaining = a.Remaining(view)
 	reset := a.ResetAfter(view)
 	c.ResetAfter = duration(reset)
 	if !charge && write && reset > 0 {
+		before := holdersBytes(h)
 		view.Store()
+		m.bytes.Add(holdersBytes(h) - before)
 		m.slot(s, c.mem.tag, c.mem.at, b.Now).keepUntil(b.Now + reset)
 	}
 }
@@ -256,12 +276,7 @@ func (m *Memory) overflow(b *Batch, i int) {
 	c := &b.Checks[i]
 	m.overflowed.Add(1)
 	if b.OnFailure != Local {
-		c.mem.skip = true
-		b.By = ByOpen
-		if c.Allowed = b.OnFailure == Open; !c.Allowed {
-			b.By = ByClosed
-			c.RetryAfter = overflowWait
-		}
+		m.skip(b, c)
 		return
 	}
 	c.mem.tag = overflowTag(c.Budget, c.mem.tag&m.mask, m.mask)
@@ -269,6 +284,37 @@ func (m *Memory) overflow(b *Batch, i int) {
 		c.mem.skip = true
 		c.RetryAfter = overflowWait
 	}
+}
+
+// skip answers a check without its budget, as the batch says.
+func (m *Memory) skip(b *Batch, c *Check) {
+	c.mem.skip = true
+	c.Allowed = b.OnFailure == Open
+	if !c.Allowed {
+		c.RetryAfter = overflowWait
+	}
+	switch b.OnFailure {
+	case Open:
+		b.By = ByOpen
+	case Closed:
+		b.By = ByClosed
+	default:
+	}
+}
+
+// placeless reports whether there is no memory for one more place in flight of a
+// key that has some.
+func (m *Memory) placeless(s *shard, sl slot, b *Batch, budget *Budget) bool {
+	if budget.limit.Algorithm != Concurrency || sl.ref == 0 {
+		return false
+	}
+	h := s.holders(sl)
+	return h.Cap() >= few && h.Grows() && m.full(int64(h.Cap())*holderBytes) && !budget.inFlight.View(h, b.Now).Holds(b.ID)
+}
+
+// aside reports whether a key needs memory beside its slot.
+func (b *Budget) aside() bool {
+	return b.limit.Algorithm == SlidingLog || b.limit.Algorithm == Concurrency
 }
 
 // overflowTag is the key that all new keys of a budget share in a full shard.

@@ -36,7 +36,8 @@ type table struct {
 	slots []slot
 	homes uint64 // slots that can be a home; the rest is room for the last ones
 	used  int
-	sweep int // where the next sweep starts
+	sweep uint32 // where the next sweep starts
+	swept uint32 // the tick of the last look at all slots for those out of use
 }
 
 // home returns the first slot that may hold tag. Tags are in descending order, so
@@ -124,7 +125,7 @@ func (t *table) rebuild(homes int) bool {
 		next.slots[at] = s
 		at++
 	}
-	next.used = t.used
+	next.used, next.swept = t.used, t.swept
 	*t = next
 	return true
 }

@@ -29,6 +29,9 @@ func (h *Holders) Len() int { return len(h.list.live()) }
 // Cap returns the number of leases that there is memory for.
 func (h *Holders) Cap() int { return cap(h.list.buf) }
 
+// Grows reports whether one more lease needs more memory.
+func (h *Holders) Grows() bool { return h.list.grows() }
+
 // List returns the leases, the earliest expiry first. They belong to the Holders.
 func (h *Holders) List() []Holder { return h.list.live() }
 

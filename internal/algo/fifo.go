@@ -40,5 +40,8 @@ func (q *fifo[T]) tidy() {
 // keep makes the first n elements all there are.
 func (q *fifo[T]) keep(n int) { q.buf = q.buf[:q.head+n] }
 
+// grows reports whether one more element needs a larger buffer.
+func (q *fifo[T]) grows() bool { return len(q.buf) == cap(q.buf) }
+
 func (q *fifo[T]) push(e T)          { q.buf = append(q.buf, e) }
 func (q *fifo[T]) insert(i int, e T) { q.buf = slices.Insert(q.buf, q.head+i, e) }

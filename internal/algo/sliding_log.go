@@ -35,6 +35,9 @@ func (l *Log) Len() int { return len(l.entries.live()) }
 // Cap returns the number of entries that there is memory for.
 func (l *Log) Cap() int { return cap(l.entries.buf) }
 
+// Grows reports whether one more entry needs more memory.
+func (l *Log) Grows() bool { return l.entries.grows() }
+
 // Entries returns the entries, oldest first. They belong to the Log.
 func (l *Log) Entries() []Entry { return l.entries.live() }
 
@@ -128,6 +131,23 @@ func (a SlidingLog) Charge(v LogView, cost int64) (at int64) {
 	v.Store()
 	v.log.add(at, cost)
 	v.log.sum += cost
+	return at
+}
+
+// ChargeLast is Charge without a new entry: the newest one takes the cost, and
+// counts from now with all it has. That admits less than Charge, and needs no memory.
+func (a SlidingLog) ChargeLast(v LogView, cost int64) (at int64) {
+	at = v.now
+	if newest, ok := v.newest(); ok {
+		at = max(at, newest)
+	}
+	v.Store()
+	l := v.log
+	if es := l.entries.live(); len(es) > 0 {
+		es[len(es)-1].At = at
+	}
+	l.add(at, cost)
+	l.sum += cost
 	return at
 }
 
