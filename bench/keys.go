@@ -85,11 +85,11 @@ type limiterMaker struct {
 
 // hotLimit refuses nothing while it is measured. It refills slowly, so that the key
 // stays in use, and by fractions of a microsecond, which is the harder case.
-func hotLimit() drossel.Limit { return drossel.PerSecond(7).WithBurst(1_000_000_000) }
+func hotLimit() drossel.Limit { return drossel.PerSecond(10).WithBurst(1_000_000_000) }
 
 // manyLimit is hotLimit for many keys, each of which stays in use for longer.
 func manyLimit() drossel.Limit {
-	return drossel.Per(7, 100*time.Second).WithBurst(20_000_000)
+	return drossel.Per(10, 100*time.Second).WithBurst(20_000_000)
 }
 
 // limiters returns a contender for each maker, its keys already known.
