@@ -442,7 +442,6 @@ func TestLimiterOfAnotherStore(t *testing.T) {
 // A batch of one check is decided as it would be among others, and so is one that
 // was used before.
 func TestBatchOfOneCheck(t *testing.T) {
-	t.Skip("the short path leaves Check.Next as it was")
 	synctest.Test(t, func(t *testing.T) {
 		quick, long := drossel.NewMemory(nil), slow{drossel.NewMemory(nil)}
 		r := rand.New(rand.NewPCG(1, 2))
