@@ -300,6 +300,28 @@ func TestSettleAfterOverflow(t *testing.T) {
 	}
 }
 
+// Also in a full store a key that is there is charged what it turned out to cost.
+func TestSettleUpInAFullStore(t *testing.T) {
+	for _, limit := range []string{"9/d", "9/d sliding_log", "9/d sliding_counter"} {
+		m := drossel.NewMemory(&drossel.MemoryOptions{MaxBytes: 64 << 10})
+		b := mustBudget(t, "b", limit)
+		var batches []*drossel.Batch
+		for i := range 50 {
+			batches = append(batches, mustTakeAt(t, m, b, fmt.Sprint("key-", i), epoch))
+		}
+		fill(t, m)
+		for i, batch := range batches {
+			batch.Checks[0].Final = 5
+			if err := m.SettleAt(batch, epoch); err != nil {
+				t.Fatal(err)
+			}
+			if c := mustTakeAt(t, m, b, fmt.Sprint("key-", i), epoch).Checks[0]; c.Remaining != 3 {
+				t.Fatalf("%s: key %d: %d are left of 9 after 5 and 1", limit, i, c.Remaining)
+			}
+		}
+	}
+}
+
 // The empty key is a key.
 func TestEmptyKey(t *testing.T) {
 	lim := mustLimiter(t, "2/h", nil)
