@@ -289,16 +289,13 @@ func (m *Memory) overflow(b *Batch, i int) {
 // skip answers a check without its budget, as the batch says.
 func (m *Memory) skip(b *Batch, c *Check) {
 	c.mem.skip = true
-	c.Allowed = b.OnFailure == Open
-	if !c.Allowed {
-		c.RetryAfter = overflowWait
-	}
 	switch b.OnFailure {
 	case Open:
-		b.By = ByOpen
+		b.By, c.Allowed, c.Remaining = ByOpen, true, c.Budget.capacity // it counts nothing
 	case Closed:
-		b.By = ByClosed
+		b.By, c.RetryAfter = ByClosed, overflowWait
 	default:
+		c.RetryAfter = overflowWait
 	}
 }
 

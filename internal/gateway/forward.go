@@ -20,7 +20,7 @@ func (e *exchange) rewrite(pr *httputil.ProxyRequest) {
 		out.Scheme, out.Host, out.User = g.upstream.Scheme, g.upstream.Host, nil
 		out.Opaque = rawPath(pr.In)
 	}
-	out.RawQuery = pr.In.URL.RawQuery // ReverseProxy drops what it cannot parse
+	out.RawQuery = withoutFragment(pr.In.URL.RawQuery) // ReverseProxy drops what it cannot parse
 	pr.Out.Host = ""
 	if g.preserveHost {
 		pr.Out.Host = pr.In.Host
@@ -33,14 +33,22 @@ func (e *exchange) rewrite(pr *httputil.ProxyRequest) {
 }
 
 // rawPath returns the path of r as it was sent if package url would write it
-// otherwise, or "".
+// otherwise, or "". A bare # or \ is sent on escaped: it is a character of the path
+// that was decided on, but to many an upstream the end of the path or a slash, and
+// so a way to another route.
 func rawPath(r *http.Request) string {
 	path, _, _ := strings.Cut(r.RequestURI, "?")
+	if strings.ContainsAny(path, `#\`) {
+		return ""
+	}
 	if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || path == r.URL.EscapedPath() {
 		return ""
 	}
 	return path
 }
+
+// withoutFragment escapes what an upstream might take for the end of the query.
+func withoutFragment(query string) string { return strings.ReplaceAll(query, "#", "%23") }
 
 // The forwarding fields.
 const (

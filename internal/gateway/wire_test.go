@@ -104,6 +104,12 @@ func TestTargetUnchanged(t *testing.T) {
 			t.Errorf("%s arrives as %q", target, got)
 		}
 	}
+	// Many an upstream reads these otherwise than the routes of a policy do.
+	for target, want := range map[string]string{"/a#b": "/a%23b", `/a\b`: "/a%5Cb", "/a?b#c": "/a?b%23c", `/a?b\c`: `/a?b\c`} {
+		if got := ask(target); got != want {
+			t.Errorf("%s arrives as %q, want %q", target, got, want)
+		}
+	}
 	if got := ask("http://other.example/x?y"); got != "/x?y" {
 		t.Errorf("an absolute target arrives as %q", got)
 	}
