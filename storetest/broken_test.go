@@ -41,7 +41,7 @@ func TestSuiteFindsFaults(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSuiteFindsFaults$", "-test.short", "-rapid.nofailfile", "-rapid.shrinktime=1ms")
-			cmd.Env = append(os.Environ(), "STORETEST_FAULT="+name)
+			cmd.Env = append(os.Environ(), "STORETEST_FAULT="+name, "TMPDIR="+t.TempDir())
 			out, err := cmd.CombinedOutput()
 			if (err != nil) != (fault.found != "") || !strings.Contains(string(out), "--- FAIL: TestSuiteFindsFaults/"+fault.found) && fault.found != "" {
 				t.Errorf("%v, want %q to fail\n%.4000s", err, fault.found, out)
