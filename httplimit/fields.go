@@ -74,11 +74,18 @@ func has(h http.Header, names ...string) bool {
 type report struct {
 	shown   []shown // the limits that may be shown, in order
 	binding int     // the one that fields of a single number are about
-	lists   *lists
-	stamps  *stamps
 	denied  bool
 	wait    int64 // of a denial: Retry-After before it is rounded, microseconds
 	now     int64 // the store's clock, microseconds since the epoch
+}
+
+// A frame is what the fields of a report say that is not new: it may stay in a
+// response's header. It is apart from the report so that a report need not outlive
+// its response.
+type frame struct {
+	lists  *lists
+	quota  []string // the binding limit's
+	stamps *stamps
 }
 
 // A shown is a limit that may be shown, and what was decided about it.
@@ -113,24 +120,25 @@ type values struct {
 
 // set writes the fields of r into h. v must live as long as h does. The slices in
 // h have no room, so that an append to one writes nowhere else.
-func (f Fields) set(h http.Header, r *report, v *values) {
+func (f Fields) set(h http.Header, r *report, fr frame, v *values) {
 	if len(r.shown) == 0 || f == (Fields{}) {
 		return
 	}
-	f.write(r, v)
-	binding := r.shown[r.binding]
+	if t := f.write(r, v); t >= 0 && f.epoch {
+		v.epoch[0] = fr.stamps.text(ceilSeconds(r.now + t))
+	}
 	if f.draft11 {
-		h[fieldPolicy] = r.lists.policy[:1:1]
+		h[fieldPolicy] = fr.lists.policy[:1:1]
 		h[fieldLimit] = v.limits[:]
 	}
 	if f.draft6 {
-		h[fieldPolicy] = r.lists.policy6[:1:1]
-		h[field6Limit] = binding.quota[:1:1]
+		h[fieldPolicy] = fr.lists.policy6[:1:1]
+		h[field6Limit] = fr.quota[:1:1]
 		h[field6Remaining] = v.remaining[:]
 		setTime(h, field6Reset, v.reset[:])
 	}
 	if f.epoch || f.delta {
-		h[fieldXLimit] = binding.quota[:1:1]
+		h[fieldXLimit] = fr.quota[:1:1]
 		h[fieldXRemaining] = v.remaining[:]
 	}
 	if f.epoch {
@@ -151,8 +159,9 @@ func setTime(h http.Header, name string, value []string) {
 	h[name] = value
 }
 
-// write makes all values out of one text, which lies in v.
-func (f Fields) write(r *report, v *values) {
+// write makes the values out of one text, which lies in v, and returns t of the
+// binding limit.
+func (f Fields) write(r *report, v *values) (t int64) {
 	buf := v.room[:0]
 	n := numbers{start: -1}
 	if f.draft11 {
@@ -172,9 +181,7 @@ func (f Fields) write(r *report, v *values) {
 	v.limits[0] = text[:limits]
 	v.remaining[0] = text[n.start:n.end]
 	v.reset[0] = text[reset:]
-	if n.until >= 0 && f.epoch {
-		v.epoch[0] = r.stamps.text(ceilSeconds(r.now + n.until))
-	}
+	return n.until
 }
 
 // Numbers are those of the binding limit: where its remaining units stand in the

@@ -146,12 +146,10 @@ func (m *limiting) setFields(h http.Header, c *limited, now int64, next time.Dur
 	c.shown[0] = shown{m.item, &c.decision, next}
 	m.fields.set(h, &report{
 		shown:  c.shown[:],
-		lists:  m.lists,
-		stamps: m.stamps,
 		denied: !c.decision.Allowed,
 		wait:   retryAfter(m.item.budget, c.decision.RetryAfter).Microseconds(),
 		now:    now,
-	}, &c.values)
+	}, frame{m.lists, m.item.quota, m.stamps}, &c.values)
 }
 
 func (m *limiting) deny(w http.ResponseWriter, r *http.Request, c *limited, now int64, next time.Duration) {

@@ -18,6 +18,10 @@ type item struct {
 	capacity  int64 // the most units that may come at once
 	rest      int64 // token bucket: the debt that leaves one unit, microseconds
 
+	// windowEnds is the budget's WindowEnd. As a value it keeps the compiler from
+	// thinking that an item outlives its response.
+	windowEnds func(now int64) int64
+
 	policy, policy6 string   // items of RateLimit-Policy
 	start           string   // of the item of RateLimit, up to the remaining units
 	quota           []string // a field of its own
@@ -32,6 +36,8 @@ func newItem(b *drossel.Budget) *item {
 		limit:     l.Quota,
 		period:    l.Period.Microseconds(),
 		capacity:  b.Capacity(),
+
+		windowEnds: b.WindowEnd,
 	}
 	if l.Algorithm == drossel.TokenBucket && it.limit > 0 {
 		burst := l.Burst
@@ -97,7 +103,7 @@ func (it *item) windowEnd(d *drossel.Decision, now int64) int64 {
 	case it.first:
 		return it.period
 	}
-	return it.budget.WindowEnd(now) - now // nothing is counted, so the decision does not know it
+	return it.windowEnds(now) - now // nothing is counted, so the decision does not know it
 }
 
 const second = int64(time.Second / time.Microsecond)

@@ -2,7 +2,6 @@ package httplimit
 
 import (
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -143,7 +142,7 @@ func (r *Renderer) set(f Fields, h http.Header, d *policy.Decision, v *values) {
 		return // those that deny may not be shown
 	}
 	var room [4]shown
-	rep := report{shown: room[:0], stamps: &r.stamps, now: d.Batch.Now}
+	rep := report{shown: room[:0], now: d.Batch.Now}
 	if rep.denied = !d.Allowed; rep.denied {
 		rep.wait = waitOf(d).Microseconds()
 	}
@@ -158,8 +157,9 @@ func (r *Renderer) set(f Fields, h http.Header, d *policy.Decision, v *values) {
 		}
 		rep.shown = append(rep.shown, shown{r.itemAt(p, len(rep.shown), c.Budget), &c.Decision, c.Next})
 	}
-	rep.lists = p.listsOf(rep.shown)
-	f.set(h, &rep, v)
+	if len(rep.shown) > 0 {
+		f.set(h, &rep, frame{p.listsOf(rep.shown), rep.shown[rep.binding].quota, &r.stamps}, v)
+	}
 }
 
 // itemAt returns the item of b, which usually is the i-th of the plan.
@@ -173,12 +173,18 @@ func (r *Renderer) itemAt(p *plan, i int, b *drossel.Budget) *item {
 // listsOf returns the lists of the limits of a decision: those of the plan unless
 // a limit did not apply, or applied at another rate.
 func (p *plan) listsOf(all []shown) *lists {
-	if p != nil && slices.EqualFunc(p.items, all, func(it *item, s shown) bool { return it == s.item }) {
-		return p.lists
+	if p != nil && len(p.items) == len(all) {
+		same := true
+		for i := range all {
+			same = same && all[i].item == p.items[i]
+		}
+		if same {
+			return p.lists
+		}
 	}
 	items := make([]*item, len(all))
-	for i, s := range all {
-		items[i] = s.item
+	for i := range all {
+		items[i] = all[i].item
 	}
 	return newLists(items)
 }

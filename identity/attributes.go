@@ -115,12 +115,15 @@ func (as *Attributes) Names() []string { return slices.Clone(as.names) }
 func (as *Attributes) ClientIP() ClientIP { return as.ip }
 
 // Client returns the client of req. It is found once and kept in req.
-func (as *Attributes) Client(req *Request) Client {
+func (as *Attributes) Client(req *Request) Client { return *as.client(req) }
+
+func (as *Attributes) client(req *Request) *Client {
 	if req.clientOf != &as.ip {
-		req.client = as.ip.Client(req)
+		req.client = Client{}
+		as.ip.resolve(&req.client, req)
 		req.clientOf = &as.ip
 	}
-	return req.client
+	return &req.client
 }
 
 // Explain says in one line how the client of req was found.
@@ -176,7 +179,7 @@ func (as *Attributes) Value(req *Request, ref Ref) Value {
 	}
 	switch a.source.kind {
 	case kindIP:
-		client := as.Client(req)
+		client := as.client(req)
 		if client.untold {
 			return Value{}
 		}

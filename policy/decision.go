@@ -39,6 +39,8 @@ type Decision struct {
 	plan    *plan
 	done    bool
 	unasked bool // denied without the store
+
+	room [48]byte // for the text of most requests' keys
 }
 
 // The decisions of a few checks are one allocation with them.

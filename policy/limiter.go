@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+	"unsafe"
 
 	"github.com/drossel-io/drossel"
 	"github.com/drossel-io/drossel/identity"
@@ -155,11 +156,10 @@ func (l *Limiter) decide(ctx context.Context, req *identity.Request, p *plan, pa
 func (l *Limiter) fill(d *Decision, req *identity.Request) (denies bool) {
 	p := d.plan
 	copy(d.Batch.Checks, p.template)
-	var space [192]byte
 	var extents [drossel.MaxChecks]extent
 	var found, skip [drossel.MaxChecks]bool
 	skipped := 0
-	buf := space[:0]
+	buf := d.room[:0]
 	denies = p.denies
 	for i := range p.keys {
 		k := &p.keys[i]
@@ -185,7 +185,8 @@ func (l *Limiter) fill(d *Decision, req *identity.Request) (denies bool) {
 			denies = denies || !c.Shadow && c.Cost > 0
 		}
 	}
-	keys := string(buf)
+	// Nothing writes to the bytes any more, so they may be a string without a copy.
+	keys := unsafe.String(unsafe.SliceData(buf), len(buf))
 	for i := range p.keys {
 		if e := extents[i]; e.end > 0 {
 			c := &d.Batch.Checks[i]
