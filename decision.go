@@ -91,7 +91,7 @@ type Check struct {
 	Decision
 	Delay time.Duration // set by the store: hold the request this long, then let it go (Limit.MaxWait)
 	Next  time.Duration // set by the store, of sliding algorithms: until one unit more than Remaining fits; 0 if none is used
-	At    int64         // set by the store: the time it keeps with the charge; Settle reads it
+	At    int64         // set by the store: the time it keeps with the charge, microseconds; Settle reads it
 
 	mem memoryCheck // the in-memory store's notes between its two passes
 }

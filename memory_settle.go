@@ -44,8 +44,9 @@ func (m *Memory) settle(b *Batch, now int64) error {
 		return nil
 	}
 	for i := range b.Checks {
-		if b.Charged(i) {
-			m.settleCheck(b, &b.Checks[i], now)
+		// A charge of 0 is one too, that may be raised.
+		if c := &b.Checks[i]; c.Allowed && b.By < ByOpen && !c.mem.skip {
+			m.settleCheck(b, c, now)
 		}
 	}
 	return nil
@@ -97,7 +98,13 @@ func (m *Memory) settleCheck(b *Batch, c *Check, now int64) {
 		m.bytes.Add(logBytes(l) - before)
 	default:
 		sl := &s.table.slots[i]
-		sl.state, _ = budget.refund(sl.state, now, b.Now, c.Cost, c.Cost-c.Final)
+		chargedAt := b.Now
+		if c.Delay > 0 && now >= b.Now {
+			// Those who queued behind a held request have been told when to leave, so
+			// their units do not come back: as if they had refilled.
+			chargedAt = min(chargedAt, now-(sl.state.At-c.At))
+		}
+		sl.state, _ = budget.refund(sl.state, now, chargedAt, c.Cost, c.Cost-c.Final)
 	}
 }
 

@@ -181,6 +181,9 @@ func (m *Memory) answerBucket(s *shard, b *Batch, c *Check, charge, write bool) 
 	}
 	if charge {
 		c.mem.view = bucket.Charge(c.mem.view, c.Cost)
+		if c.Delay > 0 {
+			c.At = c.mem.view.At
+		}
 	}
 	remaining, reset := bucket.Report(c.mem.view, b.Now)
 	c.Remaining, c.ResetAfter = remaining, duration(reset)

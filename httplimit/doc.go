@@ -32,9 +32,11 @@
 //
 // The t of RateLimit is the rest of the window where a limit has windows. Of others
 // it is as long as the limit's rate takes for the remaining units, or until the next
-// unit comes; r units in t are never more than the rate. Retry-After is rounded up, is never 0, and is absent where
-// no wait will do. Waiting that long works; for a limit in flight, which has no
-// such time, it is a second.
+// unit comes; r units in t are never more than the rate. So of 100/m it is a minute with
+// 99 units left and a second with none.
+//
+// Retry-After is rounded up, is never 0, and is absent where no wait will do. Waiting
+// that long works; for a limit in flight, which has no such time, it is a second.
 //
 // # Order
 //

@@ -291,9 +291,6 @@ func (w *twin) settle() {
 	final := make([]int64, len(taken.receipt.checks))
 	for i, c := range taken.receipt.checks {
 		final[i] = sampled(w.T, "final", 0, c.cost/2, max(0, c.cost-1), c.cost, c.cost+1, c.cost+2, c.cost+c.rate.limit().Quota, c.cost+3*c.rate.limit().Quota)
-		if pendingSettleZero && c.cost == 0 {
-			return
-		}
 		taken.batch.Checks[i].Final = final[i]
 	}
 	before := w.states(taken.receipt)

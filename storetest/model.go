@@ -285,6 +285,7 @@ func (v view) charge(cost int64, id drossel.ID) (at int64) {
 	default:
 		b := r.bucket()
 		c.state = b.Charge(v.state, cost)
+		return c.state.At
 	}
 	return 0
 }
@@ -415,7 +416,11 @@ func (r *rate) settle(cl *cell, from *receipt, c *modelCheck, final, now int64) 
 	default:
 		b := r.bucket()
 		if back > 0 {
-			cl.state, _ = b.Refund(cl.state, now, from.now, c.cost, back)
+			at := from.now
+			if c.delay > 0 && now >= at { // what others queue behind does not come back
+				at = min(at, now-(cl.state.At-c.at))
+			}
+			cl.state, _ = b.Refund(cl.state, now, at, c.cost, back)
 		} else if rest > 0 {
 			cl.state, _, _ = b.SettleUp(cl.state, now, rest, b.Twice(r.wide()))
 		}

@@ -55,9 +55,6 @@ func Run(t *testing.T, newStore func(t *testing.T) Store) {
 // epoch is when the suite's own tests take place: 2027-01-15T08:00:00Z.
 const epoch int64 = 1_800_000_000_000_000
 
-// pendingSettleZero leaves out what shows that a charge of 0 is not settled up.
-const pendingSettleZero = true
-
 // second is a second in the unit of the suite's times.
 const second int64 = 1_000_000
 

@@ -105,10 +105,6 @@ func testVectors(t *testing.T, newStore func(t *testing.T) Store) {
 		}
 		cases++
 		t.Run(c.ID, func(t *testing.T) {
-			if c.ID == "tb-43-settle-up" && pendingSettleZero {
-				steps += len(c.Steps)
-				t.Skip("a charge of 0 is not settled up yet")
-			}
 			r := newVectorRunner(t, newStore(t), c)
 			for i, s := range c.Steps {
 				r.step(i+1, s)
