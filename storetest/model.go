@@ -90,7 +90,9 @@ func (m *model) take(r *receipt) {
 		switch {
 		case write && r.allowed && c.decision.Allowed:
 			c.delay = v.delay(c.cost)
-			c.at = v.charge(c.cost, r.id)
+			if at := v.charge(c.cost, r.id); c.delay > 0 || c.rate.limit().Algorithm == drossel.SlidingLog {
+				c.at = at
+			}
 		case write:
 			c.delay = v.delayIf(c)
 			v.repair()
