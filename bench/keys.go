@@ -84,7 +84,7 @@ type limiterMaker struct {
 }
 
 // hotLimit refuses nothing while it is measured. It refills slowly, so that the key
-// stays in use, and by fractions of a microsecond, which is the harder case.
+// stays in use.
 func hotLimit() drossel.Limit { return drossel.PerSecond(10).WithBurst(1_000_000_000) }
 
 // manyLimit is hotLimit for many keys, each of which stays in use for longer.
