@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -83,9 +82,8 @@ type report struct {
 // response's header. It is apart from the report so that a report need not outlive
 // its response.
 type frame struct {
-	lists  *lists
-	quota  []string // the binding limit's
-	stamps *stamps
+	lists *lists
+	quota []string // the binding limit's
 }
 
 // A shown is a limit that may be shown, and what was decided about it.
@@ -124,9 +122,7 @@ func (f Fields) set(h http.Header, r *report, fr frame, v *values) {
 	if len(r.shown) == 0 || f == (Fields{}) {
 		return
 	}
-	if t := f.write(r, v); t >= 0 && f.epoch {
-		v.epoch[0] = fr.stamps.text(ceilSeconds(r.now + t))
-	}
+	f.write(r, v)
 	if f.draft11 {
 		h[fieldPolicy] = fr.lists.policy[:1:1]
 		h[fieldLimit] = v.limits[:]
@@ -159,9 +155,8 @@ func setTime(h http.Header, name string, value []string) {
 	h[name] = value
 }
 
-// write makes the values out of one text, which lies in v, and returns t of the
-// binding limit.
-func (f Fields) write(r *report, v *values) (t int64) {
+// write makes the values out of one text, which lies in v.
+func (f Fields) write(r *report, v *values) {
 	buf := v.room[:0]
 	n := numbers{start: -1}
 	if f.draft11 {
@@ -170,6 +165,10 @@ func (f Fields) write(r *report, v *values) (t int64) {
 	limits := len(buf)
 	if n.start < 0 {
 		buf = r.appendBinding(buf, &n)
+	}
+	epoch := len(buf)
+	if n.until >= 0 && f.epoch {
+		buf = strconv.AppendInt(buf, ceilSeconds(r.now+n.until), 10)
 	}
 	reset := len(buf)
 	if n.until >= 0 && (f.delta || f.draft6) {
@@ -180,8 +179,8 @@ func (f Fields) write(r *report, v *values) (t int64) {
 	text := unsafe.String(unsafe.SliceData(buf), len(buf))
 	v.limits[0] = text[:limits]
 	v.remaining[0] = text[n.start:n.end]
+	v.epoch[0] = text[epoch:reset]
 	v.reset[0] = text[reset:]
-	return n.until
 }
 
 // Numbers are those of the binding limit: where its remaining units stand in the
@@ -223,24 +222,6 @@ func (r *report) appendLimits(buf []byte, n *numbers) []byte {
 		}
 	}
 	return buf
-}
-
-// Stamps remembers the text of the last second it was asked for: most responses of
-// a second name the same one. It is safe for concurrent use.
-type stamps struct{ last atomic.Pointer[stamp] }
-
-type stamp struct {
-	second int64
-	text   string
-}
-
-func (s *stamps) text(second int64) string {
-	if last := s.last.Load(); last != nil && last.second == second {
-		return last.text
-	}
-	last := &stamp{second, strconv.FormatInt(second, 10)}
-	s.last.Store(last)
-	return last.text
 }
 
 // until is t, of a denial no longer than its wait.

@@ -37,7 +37,7 @@ func New(lim *drossel.Limiter, key func(*http.Request) string) func(http.Handler
 
 // NewWith is New with options.
 func NewWith(lim *drossel.Limiter, key func(*http.Request) string, opts *Options) func(http.Handler) http.Handler {
-	m := limiting{lim: lim, key: key, fields: *DefaultFields(), item: newItem(lim.Budget()), stamps: new(stamps)}
+	m := limiting{lim: lim, key: key, fields: *DefaultFields(), item: newItem(lim.Budget())}
 	if key == nil {
 		m.key = identity.ClientIP{}.Key
 	}
@@ -63,7 +63,6 @@ type limiting struct {
 	fields   Fields
 	item     *item
 	lists    *lists
-	stamps   *stamps
 	reserves bool // the limit has a wait or is in flight
 	failed   func(*http.Request, error)
 	next     http.Handler
@@ -149,7 +148,7 @@ func (m *limiting) setFields(h http.Header, c *limited, now int64, next time.Dur
 		denied: !c.decision.Allowed,
 		wait:   retryAfter(m.item.budget, c.decision.RetryAfter).Microseconds(),
 		now:    now,
-	}, frame{m.lists, m.item.quota, m.stamps}, &c.values)
+	}, frame{m.lists, m.item.quota}, &c.values)
 }
 
 func (m *limiting) deny(w http.ResponseWriter, r *http.Request, c *limited, now int64, next time.Duration) {

@@ -14,8 +14,7 @@ import (
 type Renderer struct {
 	fields Fields
 	plans  map[*policy.Route]*plan // nil is the route of a request that none matches
-	stamps stamps
-	others sync.Map // *drossel.Budget → *item, for decisions that no plan foresaw
+	others sync.Map                // *drossel.Budget → *item, for decisions that no plan foresaw
 }
 
 // A plan is what the fields of a route's decisions have in common as long as every
@@ -158,7 +157,7 @@ func (r *Renderer) set(f Fields, h http.Header, d *policy.Decision, v *values) {
 		rep.shown = append(rep.shown, shown{r.itemAt(p, len(rep.shown), c.Budget), &c.Decision, c.Next})
 	}
 	if len(rep.shown) > 0 {
-		f.set(h, &rep, frame{p.listsOf(rep.shown), rep.shown[rep.binding].quota, &r.stamps}, v)
+		f.set(h, &rep, frame{p.listsOf(rep.shown), rep.shown[rep.binding].quota}, v)
 	}
 }
 
