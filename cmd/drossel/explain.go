@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/netip"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -57,6 +60,9 @@ func explainRequest(args []string, o explainOptions) (*identity.Request, error) 
 	if !ok || strings.Contains(target, " ") {
 		return nil, usageErrorf(hint, "explain wants one request, a method and a path")
 	}
+	if !isPeer(o.ip) {
+		return nil, usageErrorf("such as --ip 203.0.113.7, or --ip unix for a unix socket", "--ip %q is not an address", o.ip)
+	}
 	req := &identity.Request{Method: method, Host: o.host, Peer: o.ip}
 	if _, rest, absolute := strings.Cut(target, "://"); absolute && target[0] != '/' {
 		slash := strings.IndexAny(rest+"/", "/?")
@@ -76,12 +82,22 @@ func explainRequest(args []string, o explainOptions) (*identity.Request, error) 
 	for _, field := range o.headers {
 		name, value, ok := strings.Cut(field, "=")
 		if !ok {
-			return nil, usageErrorf("such as --header x-api-key=k1", "the header %q has no =", field)
+			// It may hold a secret, so it is not repeated.
+			return nil, usageErrorf("such as --header x-api-key=k1", "a --header has no =")
 		}
 		header.Add(name, value)
 	}
 	req.Fields = header
 	return req, nil
+}
+
+// isPeer reports whether text is what a connection may say about its peer.
+func isPeer(text string) bool {
+	if _, err := netip.ParseAddr(text); err == nil {
+		return true
+	}
+	_, err := netip.ParseAddrPort(text)
+	return err == nil || text == "unix" || text == "@"
 }
 
 func (p *program) explain(ctx context.Context, path string, req *identity.Request, o explainOptions) error {
@@ -103,12 +119,26 @@ func (p *program) explain(ctx context.Context, path string, req *identity.Reques
 
 func (p *program) printExplanation(parsed *policy.Policy, x *policy.Explanation) {
 	d := x.Decision
-	p.printf("%s %s%s from %s\n\n", x.Method, x.Host, x.Path, d.Client.Key)
+	p.printf("%s %s%s from %s\n\n", visible(x.Method), visible(x.Host), visible(x.Path), d.Client.Key)
 	p.printRoute(parsed, x)
 	p.printIdentity(x)
 	p.printChecks(x)
 	p.printf("would %s     nothing was charged by asking\n", outcome(d))
 	p.printf("state: unknown (no live server); shown as if unused\n")
+}
+
+// visible escapes what would steer a terminal.
+func visible(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+			continue
+		}
+		quoted := strconv.QuoteRune(r)
+		b.WriteString(quoted[1 : len(quoted)-1])
+	}
+	return b.String()
 }
 
 func (p *program) printRoute(parsed *policy.Policy, x *policy.Explanation) {

@@ -41,3 +41,12 @@ func TestNumber(t *testing.T) {
 		}
 	}
 }
+
+// What a person pastes from a log may hold what steers a terminal.
+func TestVisible(t *testing.T) {
+	for text, want := range map[string]string{"/a b/ä": "/a b/ä", "/\x1b[31m\a": `/\x1b[31m\a`, "/\u202e\xff": `/\u202e�`} {
+		if got := visible(text); got != want {
+			t.Errorf("%q is shown as %q, want %q", text, got, want)
+		}
+	}
+}
