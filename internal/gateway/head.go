@@ -70,21 +70,26 @@ func (c *headConn) keep(n int) {
 }
 
 // began is called when the handler of r begins. It reports whether the head of r
-// has both fields, and forgets the head.
+// has both fields, or is of HTTP/1.0 with a Transfer-Encoding, which that version
+// does not have, and forgets the head.
 func (c *headConn) began(r *http.Request) (both bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(r.TransferEncoding) > 0 {
-		both = hasLength(c.last, r.Method+" "+r.RequestURI+" "+r.Proto)
+	line := r.Method + " " + r.RequestURI + " " + r.Proto
+	switch {
+	case len(r.TransferEncoding) > 0:
+		both = hasField(c.last, line, "Content-Length")
+	case !r.ProtoAtLeast(1, 1): // package net/http overlooks the field there
+		both = hasField(c.last, line, "Transfer-Encoding")
 	}
 	c.keep(readBuffer)
 	return both
 }
 
-// hasLength reports whether a head that begins with line has a Content-Length.
+// hasField reports whether a head that begins with line has a field of that name.
 // What follows the head may look like another one: each of them counts, so that
 // none can hide the first.
-func hasLength(read []byte, line string) bool {
+func hasField(read []byte, line, field string) bool {
 	for {
 		i := bytes.Index(read, []byte(line))
 		if i < 0 {
@@ -92,11 +97,11 @@ func hasLength(read []byte, line string) bool {
 		}
 		read = read[i+len(line):]
 		_, fields, _ := bytes.Cut(read, []byte("\n"))
-		for field := range bytes.Lines(fields) {
-			if len(bytes.TrimRight(field, "\r\n")) == 0 {
+		for text := range bytes.Lines(fields) {
+			if len(bytes.TrimRight(text, "\r\n")) == 0 {
 				break
 			}
-			if name, _, ok := bytes.Cut(field, []byte(":")); ok && bytes.EqualFold(name, []byte("Content-Length")) {
+			if name, _, ok := bytes.Cut(text, []byte(":")); ok && bytes.EqualFold(name, []byte(field)) {
 				return true
 			}
 		}

@@ -159,7 +159,7 @@ func problemBody() problem {
 }
 
 func problemLength() problem {
-	return newProblem(http.StatusBadRequest, "BAD_REQUEST", "The request has both Content-Length and Transfer-Encoding.")
+	return newProblem(http.StatusBadRequest, "BAD_REQUEST", "Content-Length and Transfer-Encoding contradict each other or the version of HTTP.")
 }
 
 func newProblem(status int, code, detail string) problem {
