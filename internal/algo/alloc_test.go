@@ -42,8 +42,7 @@ func TestAllocations(t *testing.T) {
 			if counter.Fit(v, now, 2) == 0 {
 				s = counter.Charge(v, 2)
 			}
-			counter.Remaining(v, now)
-			counter.ResetAfter(v, now)
+			_, _ = counter.Remaining(v, now), counter.ResetAfter(v, now)
 			s, _ = counter.Refund(s, now, now, 1)
 			s, _, _ = counter.SettleUp(s, now, 1)
 		},
@@ -53,8 +52,7 @@ func TestAllocations(t *testing.T) {
 			if quota.Fit(v, w, now, 2) == 0 {
 				s = quota.Charge(v, 2)
 			}
-			quota.Remaining(v)
-			quota.ResetAfter(v, w, now)
+			_, _ = quota.Remaining(v), quota.ResetAfter(v, w, now)
 			s, _ = quota.Refund(s, w.End, now, now, 1)
 			s, _, _ = quota.SettleUp(s, w, 1)
 		},
@@ -96,8 +94,7 @@ func window(f algo.FixedWindow, s algo.State, now int64) algo.State {
 	if f.Fit(v, now, 2) == 0 {
 		s = f.Charge(v, 2)
 	}
-	f.Remaining(v)
-	f.ResetAfter(v, now)
+	_, _ = f.Remaining(v), f.ResetAfter(v, now)
 	s, _ = f.Refund(s, now, now, 1)
 	s, _, _ = f.SettleUp(s, now, 1)
 	return s

@@ -42,8 +42,9 @@ func counter(limit, period int64) *counterKey {
 	return &counterKey{c: algo.SlidingCounter{Limit: limit, Period: period}}
 }
 
-// every returns a key of limit per period under each algorithm.
-func every(limit, period int64) map[string]subject {
+// every returns a key of limit a second under each algorithm.
+func every(limit int64) map[string]subject {
+	const period = 1_000_000
 	return map[string]subject{
 		"token bucket":                tokens(limit, period, limit, 0),
 		"fixed window":                fixed(limit, period),
@@ -169,7 +170,7 @@ func TestFaults(t *testing.T) {
 
 // A negative remainder means that denied requests were charged.
 func TestDeniedCostsAreNotCharged(t *testing.T) {
-	for name, k := range every(10, second) {
+	for name, k := range every(10) {
 		t.Run(name, func(t *testing.T) {
 			faultStep{0, 1, 4, 1, 6, 0}.run(t, k)
 			faultStep{0, 1, 4, 1, 2, 0}.run(t, k)
@@ -185,7 +186,7 @@ func TestDeniedCostsAreNotCharged(t *testing.T) {
 // larger than it can be at the earlier time takes that for a step of the clock and
 // repairs it, so its callers must read the clock inside the lock.
 func TestAnOlderTimeRefillsNothing(t *testing.T) {
-	for name, k := range every(1, second) {
+	for name, k := range every(1) {
 		if name == "token bucket" || name == "calendar" {
 			continue
 		}
@@ -285,7 +286,7 @@ func TestRefillDoesNotDrift(t *testing.T) {
 
 // At 65535 per second the remainder falls by what is taken, and never jumps.
 func TestRemainingNeverJumpsDown(t *testing.T) {
-	for name, k := range every(65_535, second) {
+	for name, k := range every(65_535) {
 		calls := map[int64]int64{}
 		for i := range int64(20) {
 			at := start + i*100_000
@@ -365,7 +366,7 @@ func TestCancelledReservationLeavesNoTrace(t *testing.T) {
 
 // More than was charged is never given back.
 func TestRefundDoesNotRaiseTheLimit(t *testing.T) {
-	for name, k := range every(2, second) {
+	for name, k := range every(2) {
 		t.Run(name, func(t *testing.T) {
 			none := charge{at: start, ts: start, cost: 1}
 			if k.refund(start, none, 1) {
@@ -393,7 +394,7 @@ func TestRefundEdges(t *testing.T) {
 		{0, second, false},
 		{0, -1, true},
 	} {
-		keys := every(2, second)
+		keys := every(2)
 		for _, name := range []string{"fixed window", "fixed window from the first", "calendar"} {
 			k := keys[name]
 			take(k, start, 1)
@@ -407,7 +408,7 @@ func TestRefundEdges(t *testing.T) {
 // A window that a refund has emptied is still the window: a clock that goes back
 // over its edge does not find the one before unused.
 func TestEmptiedWindowStaysOpen(t *testing.T) {
-	keys := every(2, second)
+	keys := every(2)
 	for _, name := range []string{"fixed window", "calendar"} {
 		k := keys[name]
 		faultStep{-1, 3, 1, 2, 0, 1}.run(t, k)
@@ -500,7 +501,7 @@ func TestChangedRateGivesNothingAway(t *testing.T) {
 
 // A clock a little before the start of a window wraps no unsigned difference.
 func TestAClockJustBehindKeepsTheState(t *testing.T) {
-	for name, k := range every(3, second) {
+	for name, k := range every(3) {
 		t.Run(name, func(t *testing.T) {
 			faultStep{0, 3, 1, 3, 0, 0}.run(t, k)
 			faultStep{-1, 2, 1, 0, 0, unchecked}.run(t, k)

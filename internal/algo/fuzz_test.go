@@ -29,7 +29,7 @@ func (s *script) byte() byte     { return s.bytes(1)[0] }
 func (s *script) uint32() uint32 { return binary.LittleEndian.Uint32(s.bytes(4)) }
 func (s *script) uint64() uint64 { return binary.LittleEndian.Uint64(s.bytes(8)) }
 
-func (s *script) units(low int64) int64 { return low + int64(s.uint32())%(maxUnits+1-low) }
+func (s *script) units() int64 { return int64(s.uint32()) % (maxUnits + 1) }
 
 func (s *script) period() int64 {
 	return minPeriod + int64(s.uint64()%uint64(maxPeriod-minPeriod+1))
@@ -71,7 +71,7 @@ func (s *script) cost(capacity int64) int64 {
 	case kind < 128:
 		return most / int64(kind-95)
 	default:
-		return s.units(0)
+		return s.units()
 	}
 }
 
@@ -145,7 +145,7 @@ func seed(f *testing.F) {
 }
 
 func (s *script) rate() algo.TokenBucket {
-	r := rate{limit: s.units(0), period: s.period(), burst: s.units(0)}
+	r := rate{limit: s.units(), period: s.period(), burst: s.units()}
 	if r.limit > 0 {
 		fits := floorMulDiv(maxFill, r.limit, r.period)
 		r.burst = min(r.burst, fits)
@@ -182,7 +182,7 @@ func FuzzFixedWindow(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s := newScript(data)
-		w := algo.FixedWindow{Limit: s.units(0), Period: s.period(), First: s.byte()%2 == 1}
+		w := algo.FixedWindow{Limit: s.units(), Period: s.period(), First: s.byte()%2 == 1}
 		fuzz(t, s, &windowKey{f: w}, same)
 	})
 }
@@ -191,7 +191,7 @@ func FuzzCalendar(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s := newScript(data)
-		quota := algo.Calendar{Limit: s.units(0)}
+		quota := algo.Calendar{Limit: s.units()}
 		windows := unevenWindows(s.period())
 		k := &calendarKey{c: quota, window: func(now int64) algo.Window {
 			return windows(max(-2*sane, min(now, 2*sane))) // a caller knows no others
@@ -204,7 +204,7 @@ func FuzzSlidingCounter(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s := newScript(data)
-		fuzz(t, s, &counterKey{c: algo.SlidingCounter{Limit: s.units(0), Period: s.period()}}, same)
+		fuzz(t, s, &counterKey{c: algo.SlidingCounter{Limit: s.units(), Period: s.period()}}, same)
 	})
 }
 
@@ -212,7 +212,7 @@ func FuzzSlidingLog(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s := newScript(data)
-		fuzz(t, s, &logKey{a: algo.SlidingLog{Limit: s.units(0), Period: s.period()}}, same)
+		fuzz(t, s, &logKey{a: algo.SlidingLog{Limit: s.units(), Period: s.period()}}, same)
 	})
 }
 
@@ -220,7 +220,7 @@ func FuzzConcurrency(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s := newScript(data)
-		k := &holdersKey{c: algo.Concurrency{Limit: s.units(0), MaxTTL: s.period()}}
+		k := &holdersKey{c: algo.Concurrency{Limit: s.units(), MaxTTL: s.period()}}
 		var now int64
 		var last decision
 		strange := false

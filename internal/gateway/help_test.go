@@ -153,6 +153,7 @@ func overTCP(t *testing.T, o gateway.Options, upstream http.HandlerFunc) *setup 
 			s.open.Add(1)
 		case http.StateClosed, http.StateHijacked:
 			s.open.Add(-1)
+		default:
 		}
 	}
 	running.Go(func() { _ = server.Serve(l) })
