@@ -8,12 +8,12 @@ import (
 	"github.com/drossel-io/drossel"
 )
 
-// slow refuses nothing while it is measured, and keeps its keys in use.
-func slow() drossel.Limit { return drossel.PerSecond(10).WithBurst(1_000_000_000) }
+// unhurried refuses nothing while it is measured, and keeps its keys in use.
+func unhurried() drossel.Limit { return drossel.PerSecond(10).WithBurst(1_000_000_000) }
 
 // bench/ has the comparison with floors and other limiters.
 func BenchmarkTake(b *testing.B) {
-	lim, err := drossel.New(slow(), nil)
+	lim, err := drossel.New(unhurried(), nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func BenchmarkBatch(b *testing.B) {
 			m := drossel.NewMemory(nil)
 			batch := drossel.Batch{Checks: make([]drossel.Check, n)}
 			for i := range batch.Checks {
-				budget, err := drossel.NewBudget(fmt.Sprint("limit-", i), slow())
+				budget, err := drossel.NewBudget(fmt.Sprint("limit-", i), unhurried())
 				if err != nil {
 					b.Fatal(err)
 				}
