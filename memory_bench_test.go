@@ -3,6 +3,7 @@ package drossel_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"testing"
 
 	"github.com/drossel-io/drossel"
@@ -27,7 +28,7 @@ func BenchmarkTake(b *testing.B) {
 
 func BenchmarkBatch(b *testing.B) {
 	for _, n := range []int{1, 4} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			m := drossel.NewMemory(nil)
 			batch := drossel.Batch{Checks: make([]drossel.Check, n)}
 			for i := range batch.Checks {

@@ -409,7 +409,10 @@ func TestResponseWriter(t *testing.T) {
 	server := httptest.NewServer(h)
 	defer server.Close()
 	for _, tt := range [][2]string{
-		{"/flush", "\r\n\r\n0\r\n\r\n"}, {"/copy", "copied"}, {"/hijack", "hijacked"}, {"/hijack", "hijacked"},
+		{"/flush", "\r\n\r\n0\r\n\r\n"},
+		{"/copy", "copied"},
+		{"/hijack", "hijacked"},
+		{"/hijack", "hijacked"},
 		{"/copy", "\"retry_after\":1800}}\n"}, // two connections were charged as such
 	} {
 		path, want := tt[0], tt[1]
