@@ -92,8 +92,15 @@ type overlap struct {
 }
 
 // conflicts calls report for each pair of patterns that a request could match
-// both, with neither more specific, and no third that is more specific than both.
-func conflicts(patterns []*pattern, report func(i, j int, o overlap)) {
+// both, with neither more specific, and no third that is more specific than both,
+// until it returns false.
+func conflicts(patterns []*pattern, report func(i, j int, o overlap) (more bool)) {
+	byShape := map[string][]*pattern{}
+	for _, p := range patterns {
+		for _, s := range p.shapes() {
+			byShape[s.key(p.host)] = append(byShape[s.key(p.host)], p)
+		}
+	}
 	for j, b := range patterns {
 		for i, a := range patterns[:j] {
 			if a.host != b.host || a.plain() && b.plain() && !slices.Equal(a.segments, b.segments) {
@@ -103,15 +110,17 @@ func conflicts(patterns []*pattern, report func(i, j int, o overlap)) {
 			if !ok {
 				continue
 			}
-			if o, ok := conflict(a, b, method, patterns); ok {
+			if o, ok := conflict(a, b, method, byShape); ok {
 				o.both.method, o.both.host = method, a.host
-				report(i, j, o)
+				if !report(i, j, o) {
+					return
+				}
 			}
 		}
 	}
 }
 
-func conflict(a, b *pattern, method string, patterns []*pattern) (o overlap, found bool) {
+func conflict(a, b *pattern, method string, byShape map[string][]*pattern) (o overlap, found bool) {
 	for _, x := range a.shapes() {
 		for _, y := range b.shapes() {
 			shared, ok := x.meet(y)
@@ -122,7 +131,7 @@ func conflict(a, b *pattern, method string, patterns []*pattern) (o overlap, fou
 				if a.method != b.method || x.implied != y.implied {
 					continue
 				}
-			case x.within(y) || y.within(x) || covered(shared, a.host, method, patterns):
+			case x.within(y) || y.within(x) || covered(method, byShape[shared.key(a.host)]):
 				continue
 			}
 			o.both = shared.pattern(a, b)
@@ -135,11 +144,20 @@ func conflict(a, b *pattern, method string, patterns []*pattern) (o overlap, fou
 	return overlap{}, false
 }
 
-// covered reports whether a pattern is there for just these paths.
-func covered(s shape, host, method string, patterns []*pattern) bool {
-	return slices.ContainsFunc(patterns, func(p *pattern) bool {
-		return p.host == host && coversMethod(p.method, method) && slices.ContainsFunc(p.shapes(), s.equal)
-	})
+// covered reports whether one of the patterns for just these paths takes the method.
+func covered(method string, patterns []*pattern) bool {
+	return slices.ContainsFunc(patterns, func(p *pattern) bool { return coversMethod(p.method, method) })
+}
+
+// key is a text that shapes of a host share only if they are equal.
+func (s shape) key(host string) string {
+	if s.below {
+		host += ">" // which no host has
+	}
+	for _, segment := range s.segments {
+		host += "/" + segment // which has no slash
+	}
+	return host
 }
 
 // pattern names the wildcards of what a and b share.

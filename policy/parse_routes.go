@@ -132,6 +132,10 @@ func (r *reader) checkCosts(what string, c costs, limits []*Limit) {
 	}
 }
 
+// maxConflicts is how many pairs of conflicting routes are told: n routes can have
+// n*n of them.
+const maxConflicts = 100
+
 func (r *reader) readRoutes(n *node) {
 	var patterns []*pattern
 	var places []*node
@@ -146,12 +150,18 @@ func (r *reader) readRoutes(n *node) {
 		r.readRoute(e, route)
 		r.policy.Routes = append(r.policy.Routes, route)
 	}
-	conflicts(patterns, func(i, j int, o overlap) {
+	told := 0
+	conflicts(patterns, func(i, j int, o overlap) (more bool) {
+		if told++; told > maxConflicts {
+			r.errorf(places[j], "", "more than %d pairs of routes match the same paths", maxConflicts)
+			return false
+		}
 		hint := "add a route " + o.both.String()
 		if o.same {
 			hint = fmt.Sprintf("leave one of them out; the first is in line %d", places[i].line)
 		}
 		r.errorf(places[j], hint, "%q and %q both match %s", places[i].text, places[j].text, o.sample)
+		return true
 	})
 }
 

@@ -146,3 +146,17 @@ func goldenFiles(t testing.TB) []string {
 	}
 	return files
 }
+
+// Routes can conflict in more pairs than a person or a machine can read.
+func TestManyConflicts(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("routes:\n")
+	for i := range 60 {
+		fmt.Fprintf(&b, "  /a%d/{b}: deny\n  /{a}/b%d: deny\n", i, i)
+	}
+	_, problems := policy.Parse("many.yaml", []byte(b.String()))
+	last := problems[len(problems)-1]
+	if n := problems.Errors(); n != 101 {
+		t.Errorf("%d problems, the last %v", n, last)
+	}
+}
