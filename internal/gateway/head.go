@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 )
 
@@ -83,6 +84,9 @@ func (c *headConn) began(r *http.Request) (both bool) {
 		both = hasField(c.last, line, "Transfer-Encoding")
 	}
 	c.keep(readBuffer)
+	if cap(c.last) > 4*readBuffer { // a long head must not stay for as long as the connection
+		c.last = slices.Clone(c.last)
+	}
 	return both
 }
 
