@@ -13,16 +13,16 @@ import (
 // rewrite makes the request that the upstream gets: target and body as the client
 // sent them, the forwarding fields as this gateway knows them.
 func (e *exchange) rewrite(pr *httputil.ProxyRequest) {
-	g, out := e.gateway, pr.Out.URL
-	if g.upstreamPath {
-		pr.SetURL(g.upstream)
+	to, out := e.rules, pr.Out.URL
+	if to.upstreamPath {
+		pr.SetURL(to.upstream)
 	} else {
-		out.Scheme, out.Host, out.User = g.upstream.Scheme, g.upstream.Host, nil
+		out.Scheme, out.Host, out.User = to.upstream.Scheme, to.upstream.Host, nil
 		out.Opaque = rawPath(pr.In)
 	}
 	out.RawQuery = withoutFragment(pr.In.URL.RawQuery) // ReverseProxy drops what it cannot parse
 	pr.Out.Host = ""
-	if g.preserveHost {
+	if e.gateway.preserveHost {
 		pr.Out.Host = pr.In.Host
 	}
 	if pr.Out.Body != nil {
@@ -62,7 +62,7 @@ const (
 // forward sets the forwarding fields. What an untrusted peer has sent in them is
 // dropped; to what a trusted proxy has sent, the peer is appended.
 func (e *exchange) forward(pr *httputil.ProxyRequest) {
-	g, in, out := e.gateway, pr.In, pr.Out.Header
+	in, out := pr.In, pr.Out.Header
 	peer, unix := peerOf(in.RemoteAddr)
 	address := ""
 	if !unix {
@@ -72,8 +72,8 @@ func (e *exchange) forward(pr *httputil.ProxyRequest) {
 	if in.TLS != nil {
 		proto = "https"
 	}
-	if !g.trusted.Contains(peer) && (!unix || !g.trusted.Unix()) {
-		for _, name := range g.stripped {
+	if !e.rules.trusts(peer, unix) {
+		for _, name := range e.rules.stripped {
 			delete(out, name)
 		}
 		delete(out, fieldRealIP)
@@ -96,7 +96,7 @@ func (e *exchange) forwardTrusted(pr *httputil.ProxyRequest, address, proto stri
 	}
 	out[fieldHost] = orElse(in.Header[fieldHost], in.Host)
 	out[fieldProto] = orElse(in.Header[fieldProto], proto)
-	if client := e.gateway.clients.Client(&e.request); client.Addr.IsValid() {
+	if client := e.rules.clients.Client(&e.request); client.Addr.IsValid() {
 		out.Set(fieldRealIP, client.Addr.String())
 	}
 	if lines := in.Header[fieldForwarded]; len(lines) > 0 {

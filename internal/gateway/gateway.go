@@ -56,15 +56,10 @@ type Options struct {
 // A Gateway is an http.Handler that limits and forwards. It is safe for concurrent
 // use.
 type Gateway struct {
-	limiter  *policy.Limiter
-	renderer *httplimit.Renderer
+	rules atomic.Pointer[rules]
 
-	upstream     *url.URL
-	upstreamPath bool // the upstream's URL has a path, which comes before the request's
+	upstream     *url.URL // of Options; nil means the policy's
 	preserveHost bool
-	clients      *identity.Attributes
-	trusted      identity.CIDRs
-	stripped     []string // fields that only a trusted proxy may set, beyond the usual ones
 
 	transport *http.Transport
 	buffers   buffers
@@ -73,35 +68,58 @@ type Gateway struct {
 	drain time.Duration
 	log   *slog.Logger
 	down  atomic.Bool // the upstream did not answer last
+	proxy proxyWatch
+}
+
+// Rules are what of a gateway depends on its policy. They do not change: a request
+// keeps those that it was decided by.
+type rules struct {
+	limiter  *policy.Limiter
+	renderer *httplimit.Renderer
+
+	upstream     *url.URL
+	upstreamPath bool // the upstream's URL has a path, which comes before the request's
+	clients      *identity.Attributes
+	trusted      identity.CIDRs
+	counted      bool     // whoever the peer is, the client comes from a field
+	stripped     []string // fields that only a trusted proxy may set, beyond the usual ones
+}
+
+// newRules makes the rules of a policy; nil upstream means the policy's.
+func newRules(l *policy.Limiter, upstream *url.URL) (*rules, error) {
+	if l == nil {
+		return nil, errors.New("gateway: there is no policy to decide by")
+	}
+	p := l.Policy()
+	if upstream == nil {
+		upstream = p.Gateway.Upstream
+	}
+	switch {
+	case upstream == nil:
+		return nil, errors.New("gateway: there is no upstream (gateway: {upstream: \"http://127.0.0.1:3000\"})")
+	case upstream.Scheme != "http" && upstream.Scheme != "https", upstream.Host == "":
+		return nil, fmt.Errorf("gateway: upstream %q is not an http or https URL with a host", upstream.Redacted())
+	}
+	return &rules{
+		limiter:      l,
+		renderer:     httplimit.NewRenderer(p, nil),
+		upstream:     upstream,
+		upstreamPath: upstream.Path != "" && upstream.Path != "/",
+		clients:      p.Identity,
+		trusted:      p.Identity.ClientIP().TrustedProxies,
+		counted:      p.Identity.ClientIP().Depth > 0,
+		stripped:     trustedFields(p.Identity),
+	}, nil
 }
 
 // New returns the gateway of a policy.
 func New(o Options) (*Gateway, error) {
-	if o.Limiter == nil {
-		return nil, errors.New("gateway: there is no policy to decide by")
+	first, err := newRules(o.Limiter, o.Upstream)
+	if err != nil {
+		return nil, err
 	}
-	p := o.Limiter.Policy()
-	g := &Gateway{
-		limiter:      o.Limiter,
-		renderer:     httplimit.NewRenderer(p, nil),
-		upstream:     o.Upstream,
-		preserveHost: o.PreserveHost,
-		clients:      p.Identity,
-		trusted:      p.Identity.ClientIP().TrustedProxies,
-		stripped:     trustedFields(p.Identity),
-		drain:        o.Drain,
-		log:          o.Log,
-	}
-	if g.upstream == nil {
-		g.upstream = p.Gateway.Upstream
-	}
-	switch {
-	case g.upstream == nil:
-		return nil, errors.New("gateway: there is no upstream (gateway: {upstream: \"http://127.0.0.1:3000\"})")
-	case g.upstream.Scheme != "http" && g.upstream.Scheme != "https", g.upstream.Host == "":
-		return nil, fmt.Errorf("gateway: upstream %q is not an http or https URL with a host", g.upstream.Redacted())
-	}
-	g.upstreamPath = g.upstream.Path != "" && g.upstream.Path != "/"
+	g := &Gateway{upstream: o.Upstream, preserveHost: o.PreserveHost, drain: o.Drain, log: o.Log}
+	g.rules.Store(first)
 	if g.drain <= 0 {
 		g.drain = 30 * time.Second
 	}
@@ -113,6 +131,23 @@ func New(o Options) (*Gateway, error) {
 	return g, nil
 }
 
+// Reload lets requests that come from now on be decided by l and go to its policy's
+// upstream, unless Options has one; those that are running end as they began. A
+// limiter on the store of the one before it finds all counts there. The error is one
+// that New would return; the rules before then stay in force.
+func (g *Gateway) Reload(l *policy.Limiter) error {
+	next, err := newRules(l, g.upstream)
+	if err != nil {
+		return err
+	}
+	before := g.rules.Swap(next)
+	if before.upstream.Host != next.upstream.Host || before.upstream.Scheme != next.upstream.Scheme {
+		g.down.Store(false)
+		g.transport.CloseIdleConnections()
+	}
+	return nil
+}
+
 // ServeHTTP decides a request and forwards it if it is allowed.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if ambiguous(r) {
@@ -122,7 +157,9 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	e := g.exchanges.Get().(*exchange) //nolint:errcheck,forcetypeassert // nothing else is stored
 	defer e.end()                      // the copying of a body ends with a panic if the client or the upstream is gone
+	e.rules = g.rules.Load()
 	e.request = identity.FromHTTP(r)
+	g.watchProxy(r, e.rules)
 	e.serve(w, r)
 }
 
@@ -131,6 +168,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // a copy of the request with a context to find the decision in.
 type exchange struct {
 	gateway  *Gateway
+	rules    *rules
 	proxy    httputil.ReverseProxy
 	request  identity.Request
 	decision *policy.Decision
@@ -153,13 +191,12 @@ func (g *Gateway) newExchange() *exchange {
 }
 
 func (e *exchange) serve(w http.ResponseWriter, r *http.Request) {
-	g := e.gateway
-	d := g.limiter.Decide(r.Context(), &e.request)
+	d := e.rules.limiter.Decide(r.Context(), &e.request)
 	e.decision = d
 	switch {
 	case !d.Allowed:
 		e.outcome.Status = d.Status
-		g.renderer.Deny(w, r.Method, d)
+		e.rules.renderer.Deny(w, r.Method, d)
 	case r.Method == http.MethodConnect || r.Method == http.MethodTrace:
 		closing(w)
 		e.answer(w, r, problemMethod())
@@ -179,7 +216,7 @@ func (e *exchange) answer(w http.ResponseWriter, r *http.Request, p problem) {
 		e.decision.Batch.ID = drossel.NewID()
 	}
 	p.ID = e.decision.Batch.ID.String()
-	e.gateway.renderer.AddFields(w.Header(), e.decision)
+	e.rules.renderer.AddFields(w.Header(), e.decision)
 	writeProblem(w, r.Method, p)
 }
 
@@ -192,15 +229,15 @@ func (e *exchange) end() {
 		// What is charged is settled even if the client is gone.
 		e.decision.Done(context.Background(), e.outcome)
 	}
-	e.request, e.decision, e.body, e.stop, e.outcome = identity.Request{}, nil, nil, nil, policy.Outcome{}
+	e.rules, e.request, e.decision, e.body, e.stop, e.outcome = nil, identity.Request{}, nil, nil, nil, policy.Outcome{}
 	e.gateway.exchanges.Put(e)
 }
 
 // modifyResponse sees the head of the upstream's response.
 func (e *exchange) modifyResponse(res *http.Response) error {
 	e.outcome.Status = res.StatusCode
-	e.gateway.answers()
-	e.gateway.renderer.AddFields(res.Header, e.decision)
+	e.gateway.answers(e.rules.upstream)
+	e.rules.renderer.AddFields(res.Header, e.decision)
 	return nil
 }
 

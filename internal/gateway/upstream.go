@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -78,7 +79,7 @@ func (e *exchange) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if !g.down.Swap(true) {
 		g.log.LogAttrs(r.Context(), slog.LevelError, "upstream does not answer",
-			slog.String("upstream", g.upstream.Redacted()), slog.String("error", clipped(err)))
+			slog.String("upstream", e.rules.upstream.Redacted()), slog.String("error", clipped(err)))
 	}
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		e.answer(w, r, problemTimeout())
@@ -105,9 +106,9 @@ func (b *requestBody) Read(p []byte) (int, error) {
 }
 
 // answers notes that the upstream has answered.
-func (g *Gateway) answers() {
+func (g *Gateway) answers(upstream *url.URL) {
 	if g.down.Load() && g.down.Swap(false) {
-		g.log.LogAttrs(context.Background(), slog.LevelInfo, "upstream answers again", slog.String("upstream", g.upstream.Redacted()))
+		g.log.LogAttrs(context.Background(), slog.LevelInfo, "upstream answers again", slog.String("upstream", upstream.Redacted()))
 	}
 }
 
