@@ -558,6 +558,35 @@ func TestObserve(t *testing.T) {
 	}
 }
 
+// A slowStore takes its time.
+type slowStore struct {
+	drossel.Store
+	took time.Duration
+}
+
+func (s slowStore) Take(ctx context.Context, b *drossel.Batch) error {
+	time.Sleep(s.took)
+	return s.Store.Take(ctx, b)
+}
+
+// The store's time is measured for who observes, and for nobody else.
+func TestStoreTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const text = "limits: {none: deny}\nroutes: {/: {limits: [1/h by ip]}, /none: {limits: [none]}, /free: unlimited}"
+		store := slowStore{Store: drossel.NewMemory(nil), took: 3 * time.Millisecond}
+		watched := load(t, text, &policy.Options{Store: store, Observe: func(*policy.Decision) {}})
+		for path, want := range map[string]time.Duration{"/": store.took, "/none": 0, "/free": 0} {
+			d := watched.Decide(t.Context(), &identity.Request{Method: "GET", Path: path, Peer: "192.0.2.1:1"})
+			if d.StoreTime != want {
+				t.Errorf("%s: the store took %v, want %v", path, d.StoreTime, want)
+			}
+		}
+		if d := ask(t, load(t, text, &policy.Options{Store: store})); d.StoreTime != 0 {
+			t.Errorf("nobody observes, and the store took %v", d.StoreTime)
+		}
+	})
+}
+
 // A decision is one allocation with its checks, its keys another.
 func TestDecideAllocations(t *testing.T) {
 	four := "[1000000/s by ip, 1000000/s by method+ip, 1000000/s, 1000000/s by header.x-user]"

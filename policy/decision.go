@@ -35,6 +35,10 @@ type Decision struct {
 	Client     identity.Client
 	Err        error // the store's, if it could not tell; the answer is then the route's failure mode
 
+	// StoreTime is how long the store took; it is measured where Options.Observe is
+	// set, and 0 if the store was not asked.
+	StoreTime time.Duration
+
 	limiter *Limiter
 	plan    *plan
 	done    bool

@@ -155,6 +155,19 @@ func (l *Limiter) ShowKey(key string) string {
 	return strings.Join(parts, "+")
 }
 
+// Readable returns the attributes of a check's key that operators may read, in the
+// order of the key, with their values as ShowKey shows them.
+func (l *Limiter) Readable(key string) []Explained {
+	var list []Explained
+	names, values := splitKey(key)
+	for i := range min(len(names), len(values)) {
+		if l.readable(names[i]) {
+			list = append(list, Explained{Name: names[i], Value: printable(values[i])})
+		}
+	}
+	return list
+}
+
 func (l *Limiter) showValue(name, value string) string {
 	if l.readable(name) {
 		return printable(value)

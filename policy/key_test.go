@@ -153,6 +153,27 @@ routes: {/: {limits: [org, user, both, ip, all]}}
 	}
 }
 
+// What may be read of a key is shown even where other parts of it may not.
+func TestReadable(t *testing.T) {
+	lim := load(t, `
+identity: {attributes: {org: {from: given, readable: true}, user: given}}
+limits: {all: 9/s, mixed: 9/s by user+org+ip, hidden: 9/s by user}
+routes: {/: {limits: [all, mixed, hidden]}}
+`, nil)
+	d := ask(t, lim, "org", "a\x1b", "user", "bob@example.com")
+	want := [][]policy.Explained{nil, {{Name: "org", Value: `"a\x1b"`}, {Name: "ip", Value: "192.0.2.1"}}, nil}
+	for i, c := range d.Batch.Checks {
+		if got := lim.Readable(c.Key); !slices.Equal(got, want[i]) {
+			t.Errorf("of the key of %s, %v may be read, want %v", d.Limits[i].Name, got, want[i])
+		}
+	}
+	for _, odd := range []string{"x", "99:a", "4:user", "#", "-1:", ":", "\xff", "18446744073709551616:a"} {
+		if got := lim.Readable(odd); len(got) > 0 {
+			t.Errorf("of %q, %v may be read", odd, got)
+		}
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	for _, file := range goldenFiles(f) {
 		src, _ := readGolden(f, file)

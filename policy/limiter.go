@@ -143,12 +143,23 @@ func (l *Limiter) decide(ctx context.Context, req *identity.Request, p *plan, pa
 		d.Allowed, d.Batch.Allowed, d.Batch.Now = true, true, time.Now().UnixMicro()
 		return d
 	}
-	if err := l.store.Take(ctx, &d.Batch); err != nil {
+	if err := l.take(ctx, d); err != nil {
 		d.fail(err)
 		return d
 	}
 	d.conclude()
 	return d
+}
+
+// take asks the store.
+func (l *Limiter) take(ctx context.Context, d *Decision) error {
+	if l.observe == nil {
+		return l.store.Take(ctx, &d.Batch)
+	}
+	start := time.Now()
+	err := l.store.Take(ctx, &d.Batch)
+	d.StoreTime = time.Since(start)
+	return err
 }
 
 // fill makes the keys of the checks. It drops the limits that do not apply, and
