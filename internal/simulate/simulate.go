@@ -32,7 +32,7 @@ func Run(ctx context.Context, p *policy.Policy, log *accesslog.Log, opts *Option
 	if opts == nil {
 		opts = &Options{}
 	}
-	store := &virtualStore{memory: drossel.NewMemory(nil), mute: map[string]bool{}}
+	store := &virtualStore{Virtual: drossel.Virtual{Memory: drossel.NewMemory(nil)}, mute: map[string]bool{}}
 	limiter, err := policy.New(p, &policy.Options{Store: store, Observe: opts.Observe})
 	if err != nil {
 		return nil, err
@@ -185,7 +185,7 @@ func (s *simulation) decideAll(ctx context.Context) error {
 	var f fields
 	for r := range s.log.Records() {
 		req := request(&r, &f)
-		s.store.now = r.Time
+		s.store.Now = r.Time
 		s.times = append(s.times, r.Time)
 		d := s.limiter.Decide(ctx, &req)
 		s.count(uint32(done), r.Status, d)
