@@ -30,8 +30,9 @@ type house struct {
 // houses is the table of DESIGN.md. A package imports from lower floors only, never sideways.
 // Files with tests may import what they like.
 var houses = map[string]house{
-	"internal/algo":  {floor: 0, std: []string{"cmp", "math", "math/bits", "slices"}},
-	"internal/keyid": {floor: 0, std: []string{"crypto", "encoding", "hash"}},
+	"internal/algo":    {floor: 0, std: []string{"cmp", "math", "math/bits", "slices"}},
+	"internal/keyid":   {floor: 0, std: []string{"crypto", "encoding", "hash"}},
+	"internal/nearest": {floor: 0, std: []string{}},
 
 	".": {floor: 1, std: []string{
 		"cmp", "context", "encoding/binary", "errors", "fmt", "hash/maphash", "iter", "maps", "math", "math/bits",
@@ -46,7 +47,7 @@ var houses = map[string]house{
 	"internal/token":     {floor: 2, third: []string{"github.com/golang-jwt/jwt", "github.com/MicahParks/keyfunc"}},
 	"internal/accesslog": {floor: 2},
 
-	"policy": {floor: 3, house: []string{"internal/algo", "internal/keyid", ".", "identity"}, third: []string{"github.com/goccy/go-yaml"}},
+	"policy": {floor: 3, house: []string{"internal/algo", "internal/keyid", "internal/nearest", ".", "identity"}, third: []string{"github.com/goccy/go-yaml"}},
 
 	"httplimit": {floor: 4, third: []string{"github.com/dunglas/httpsfv"}},
 	"grpclimit": {floor: 4, third: []string{"google.golang.org/grpc", "google.golang.org/genproto"}},

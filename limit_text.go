@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/drossel-io/drossel/internal/nearest"
 )
 
 // String returns the text form of l, which ParseLimit reads:
@@ -249,8 +251,16 @@ func (p *limitParser) parseAlgorithm(word string) error {
 		p.limit.Algorithm = a
 		return nil
 	}
-	hint := "known words: burst, wait, first, from, in and the algorithms token_bucket, fixed_window, sliding_log, sliding_counter, calendar"
-	return limitErrorf(hint, "unknown word %q", word)
+	return limitErrorf(wordHint(word), "unknown word %q", word)
+}
+
+// wordHint names the word that was meant, or all. "in" is near too much.
+func wordHint(word string) string {
+	known := []string{"burst", "wait", "first", "from", "token_bucket", "fixed_window", "sliding_log", "sliding_counter", "calendar"}
+	if near := nearest.Of(word, known); near != "" {
+		return fmt.Sprintf("did you mean %q?", near)
+	}
+	return "known words: burst, wait, first, from, in and the algorithms token_bucket, fixed_window, sliding_log, sliding_counter, calendar"
 }
 
 func (p *limitParser) checkCalendar() error {

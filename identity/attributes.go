@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/drossel-io/drossel/internal/nearest"
 )
 
 // An Attribute is a named value of a request.
@@ -150,8 +152,8 @@ func (as *Attributes) Ref(name string) (Ref, error) {
 	}
 	known := slices.Concat(as.names, []string{"ip", "method", "host", "route", "class"})
 	hint := "known: " + strings.Join(known, ", ")
-	if near := nearest(name, known); near != "" {
-		hint = "did you mean " + near + "?"
+	if near := nearest.Of(name, known); near != "" {
+		hint = fmt.Sprintf("did you mean %q?", near)
 	}
 	return Ref{}, &Error{Attribute: name, Field: "Name", Problem: "there is no such attribute", Hint: hint}
 }

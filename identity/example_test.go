@@ -88,5 +88,5 @@ func ExampleAttributes() {
 	// account "bob@example.com" present true verified false
 	// ip "10.0.3.2" present true verified true
 	// cookie.sid "" present false verified false
-	// identity: attribute "acount": there is no such attribute (did you mean account?)
+	// identity: attribute "acount": there is no such attribute (did you mean "account"?)
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/textproto"
 	"strings"
+
+	"github.com/drossel-io/drossel/internal/nearest"
 )
 
 type kind uint8
@@ -117,16 +119,16 @@ func headerSource(field string) (attributeSource, *Error) {
 }
 
 func sourceHint(family, field string) string {
-	switch near := nearest(family, []string{"header", "query", "cookie", "path", "ip", "method", "host"}); near {
+	switch near := nearest.Of(family, []string{"header", "query", "cookie", "path", "ip", "method", "host"}); near {
 	case "":
 		return "known: header.x, query.x, cookie.x, path.x, ip, method, host"
 	case "ip", "method", "host":
-		return "did you mean " + near + "?"
+		return fmt.Sprintf("did you mean %q?", near)
 	default:
 		if field == "" {
 			field = "x"
 		}
-		return "did you mean " + near + "." + field + "?"
+		return fmt.Sprintf("did you mean %q?", near+"."+field)
 	}
 }
 

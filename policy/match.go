@@ -105,8 +105,8 @@ func parsePattern(text string) (pattern, *patternError) {
 		return fail("a pattern is [METHOD ][HOST]/path, such as GET /api/", "%q is not a method", clip(method))
 	}
 	if p.method != "" && !slices.Contains(knownMethods, p.method) {
-		if near := nearest(p.method, knownMethods); near != "" {
-			return fail("did you mean "+near+"?", "unknown method %q", clip(method))
+		if hint := wordHint(p.method, knownMethods); hint != "" {
+			return fail(hint, "unknown method %q", clip(method))
 		}
 	}
 	slash := strings.IndexByte(rest, '/')
@@ -159,6 +159,9 @@ func isHost(s string) bool {
 // parsePath reads the path of a pattern, which begins with a slash.
 func (p *pattern) parsePath(path string) *patternError {
 	whole := path
+	if i := strings.IndexByte(path, '?'); i >= 0 {
+		return &patternError{"a pattern has no query", "leave out " + clip(path[i:]) + "; a plain ? is written %3F"}
+	}
 	seen := map[string]bool{}
 	for path != "" {
 		var segment string
@@ -175,6 +178,8 @@ func (p *pattern) parsePath(path string) *patternError {
 			}
 		case strings.ContainsAny(segment, "{}"):
 			return &patternError{fmt.Sprintf("%q: a wildcard is a whole segment of the path", clip(segment)), "such as /hooks/{provider}/events"}
+		case isForeign(segment):
+			return foreignError(strings.TrimSuffix(whole, "/"+segment+path), segment, path)
 		default:
 			literal := decode(segment)
 			if clean := cleanPath("/" + segment); clean != "/"+literal || literal == "" || strings.Contains(literal, "/") {
@@ -184,6 +189,41 @@ func (p *pattern) parsePath(path string) *patternError {
 		}
 	}
 	return nil
+}
+
+// isForeign reports whether a segment is a wildcard to other routers: :id, *, **,
+// *rest, *.png, <id>, <int:id>, [id]. Here it would be plain text that no request has.
+func isForeign(segment string) bool {
+	if segment == "" {
+		return false
+	}
+	first, last := segment[0], segment[len(segment)-1]
+	return strings.Contains(segment, "*") || first == ':' && len(segment) > 1 ||
+		first == '<' && last == '>' || first == '[' && last == ']'
+}
+
+// foreignError says how a wildcard of another router is written here; before and
+// after are what stands around it.
+func foreignError(before, segment, after string) *patternError {
+	name := strings.TrimPrefix(strings.Trim(segment, ":<>[]*"), "...")
+	if i := strings.LastIndexByte(name, ':'); i >= 0 { // <int:id>
+		name = name[i+1:]
+	}
+	if !isIdentifier(name) {
+		name = "name"
+	}
+	hint := "write " + clip(before+"/{"+name+"}"+after)
+	if rest := strings.Trim(segment, "*["); after == "" && (isIdentifier(rest) && segment[0] == '*' || rest == "" || strings.HasPrefix(rest, "...")) {
+		hint = "a trailing slash takes all below it: " + clip(before+"/")
+	}
+	special := segment[:1]
+	if strings.Contains(segment, "*") {
+		special = "*"
+	}
+	return &patternError{
+		fmt.Sprintf("%q would be plain text: a wildcard is written {%s}", clip(segment), name),
+		fmt.Sprintf("%s; a plain %s is written %s", hint, special, escape(special)),
+	}
 }
 
 func (p *pattern) addWildcard(segment string, last bool, seen map[string]bool) *patternError {

@@ -110,6 +110,36 @@ func TestRouteOf(t *testing.T) {
 }
 
 // The values of wildcards are those of the path in normal form.
+// What other routers take for a wildcard is text if it is escaped, and its normal
+// form reads as the same pattern again.
+func TestEscapedWildcards(t *testing.T) {
+	lim := newRouter(t, "/", "/a/%3Aid", "/b/%2A", "/c/x%2A", "/d/%3Cid>", "/e/%5Bid]", "/f/a:b", "/g/%3F", "/h/:")
+	for request, want := range map[string]string{
+		"GET /a/:id":  "/a/%3Aid",
+		"GET /b/*":    "/b/%2A",
+		"GET /b/x":    "/",
+		"GET /c/x*":   "/c/x%2A",
+		"GET /d/<id>": "/d/%3Cid>",
+		"GET /e/[id]": "/e/%5Bid]",
+		"GET /f/a:b":  "/f/a:b",
+		"GET /g/%3F":  "/g/%3F",
+		"GET /h/:":    "/h/%3A",
+	} {
+		if got := route(t, lim, request); got != want {
+			t.Errorf("%s goes to %s, want %s", request, got, want)
+		}
+	}
+	var patterns []string
+	for _, r := range lim.Policy().Routes {
+		patterns = append(patterns, r.Pattern)
+	}
+	for i, r := range newRouter(t, patterns...).Policy().Routes {
+		if r.Pattern != patterns[i] {
+			t.Errorf("%s reads as %s", patterns[i], r.Pattern)
+		}
+	}
+}
+
 func TestWildcardValues(t *testing.T) {
 	lim := load(t, `
 limits: {hooks: 60/m by path.provider+path.rest}

@@ -167,7 +167,7 @@ func (r *reader) readLimitList(n *node, what, owner string) []*Limit {
 		name := item.text
 		var l *Limit
 		switch {
-		case item.kind == mapNode, item.kind == textNode && !validName(item.text) && strings.ContainsAny(item.text, "/ ") && !strings.Contains(item.text, "${"):
+		case item.kind == mapNode, item.kind == textNode && isInline(item.text):
 			l = r.inlineLimit(item, what, fmt.Sprintf("%s-%d", owner, i+1))
 			if l == nil {
 				continue
@@ -189,6 +189,11 @@ func (r *reader) readLimitList(n *node, what, owner string) []*Limit {
 		list = append(list, l)
 	}
 	return list
+}
+
+// isInline reports whether a text is a limit in place rather than a name.
+func isInline(text string) bool {
+	return !validName(text) && strings.ContainsAny(text, "/ ") && !strings.Contains(text, "${")
 }
 
 func (r *reader) namedLimit(item *node, what string) *Limit {

@@ -5,8 +5,11 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/drossel-io/drossel"
+	"github.com/drossel-io/drossel/internal/nearest"
 )
 
 func shortHash(s string) string {
@@ -56,7 +59,12 @@ func (r *reader) readClasses(n *node) {
 			continue
 		}
 		what := fmt.Sprintf("class %q", name)
-		f := r.fields(e.value, what, []string{"limits", "on_store_failure", "cost", "mode"}, []string{"retries", "priority", "shadow_until"})
+		var f fields
+		if e.value.kind == listNode {
+			r.errorf(e.value, limitsHint(e.value), "%s must be a map, not a list", what)
+		} else {
+			f = r.fields(e.value, what, []string{"limits", "on_store_failure", "cost", "mode"}, []string{"retries", "priority", "shadow_until"})
+		}
 		c := &classDecl{Class: &Class{Name: name, Line: e.key.line, Column: e.key.column}, at: e.key}
 		if l, ok := f["limits"]; ok {
 			c.Limits = r.readLimitList(l.value, what, name)
@@ -171,7 +179,10 @@ func (r *reader) readRoute(e entry, route *Route) {
 	var own []*Limit
 	var s setting
 	before := r.problems.Errors()
-	if e.value.kind == mapNode {
+	switch e.value.kind {
+	case nullNode, listNode:
+		r.errorf(e.value, limitsHint(e.value), "%s must be a class, unlimited, deny or a map, not %v", what, e.value.kind)
+	case mapNode:
 		f := r.fields(e.value, what, []string{"class", "limits", "cost", "on_store_failure", "mode"}, []string{"retries", "priority", "shadow_until", "upstream", "timeout"})
 		if c, ok := f["class"]; ok {
 			if text, ok := r.text(c.value, what+": class"); ok {
@@ -182,19 +193,42 @@ func (r *reader) readRoute(e entry, route *Route) {
 			own = r.readLimitList(l.value, what, inlineOwner(route.Pattern))
 		}
 		s = r.readSetting(f)
-	} else if text, ok := r.text(e.value, what); ok {
-		switch text {
-		case "unlimited":
-			route.Unlimited = true
-		case "deny":
-			route.Deny = true
-		default:
-			class = r.class(e.value, what, text)
-		}
+	case textNode:
+		class = r.readRouteWord(e.value, what, route)
 	}
 	if r.problems.Errors() == before {
 		r.compileRoute(e.key, route, class, own, s)
 	}
+}
+
+// readRouteWord reads a route that is one word.
+func (r *reader) readRouteWord(n *node, what string, route *Route) *classDecl {
+	text, ok := r.text(n, what)
+	switch {
+	case !ok:
+	case text == "unlimited":
+		route.Unlimited = true
+	case text == "deny":
+		route.Deny = true
+	default:
+		return r.class(n, what, text)
+	}
+	return nil
+}
+
+// limitsHint says how a list of limits is written for a class or a route.
+func limitsHint(n *node) string {
+	if n.kind != listNode {
+		return "write such as {limits: [100/m by ip]}"
+	}
+	texts := make([]string, len(n.items))
+	for i, item := range n.items {
+		if item.kind != textNode {
+			return "write {limits: [...]}"
+		}
+		texts[i] = item.text
+	}
+	return "write {limits: [" + clipTo(strings.Join(texts, ", "), 200) + "]}"
 }
 
 func (r *reader) class(at *node, what, name string) *classDecl {
@@ -211,7 +245,10 @@ func (r *reader) class(at *node, what, name string) *classDecl {
 		known = append(known, c.Name)
 	}
 	hint := wordHint(name, known)
-	if hint == "" {
+	switch {
+	case r.limits[name] != nil || r.badLimits[name] || isInline(name) && '0' <= name[0] && name[0] <= '9':
+		hint = "it reads as a limit: write {limits: [" + clip(name) + "]}"
+	case hint == "":
 		hint = "a route is a class, unlimited, deny, or a map such as {limits: [100/m by ip]}"
 	}
 	r.errorf(at, hint, "%s: no class %s", what, quote(name))
@@ -293,12 +330,17 @@ func (r *reader) cost(at *node, what string, l *Limit, layers []costs) int64 {
 	if r.overCost(at, l.Name) {
 		return value
 	}
-	word := "quota"
-	if l.Budget.Limit().Algorithm == drossel.TokenBucket {
-		word = "burst"
+	word, least := "quota "+strconv.FormatInt(most, 10), value
+	if n := l.Budget.Limit(); n.Algorithm == drossel.TokenBucket {
+		word = "burst " + strconv.FormatInt(burst(n), 10)
+		if held := most - burst(n); held > 0 {
+			word += fmt.Sprintf(" and the %d that its wait holds", held)
+			least -= held
+		}
 	}
-	r.errorf(at, fmt.Sprintf("raise %s to at least %d, or lower cost", word, value),
-		"limit %q: cost %d is more than %s %d, so it can never be allowed", l.Name, value, word, most)
+	name, _, _ := strings.Cut(word, " ")
+	r.errorf(at, fmt.Sprintf("raise %s to at least %d, or lower cost", name, least),
+		"limit %q: cost %d is more than %s, so it can never be allowed", l.Name, value, word)
 	return value
 }
 
@@ -383,8 +425,8 @@ func (r *reader) checkWildcards() {
 				return
 			}
 			hint := "no route that it limits has a wildcard {" + name + "}"
-			if near := nearest(name, have); near != "" {
-				hint = "did you mean path." + near + "?"
+			if near := nearest.Of(name, have); near != "" {
+				hint = meant("path." + near)
 			}
 			r.errorf(&node{line: l.Line, column: l.Column}, hint, "limit %q: no attribute %s", l.Name, quote(a.name))
 		})

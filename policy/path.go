@@ -82,12 +82,13 @@ func decode(s string) string {
 // escape writes a segment so that a pattern can hold it.
 func escape(segment string) string {
 	valid := utf8.ValidString(segment)
-	unsafe := func(c byte) bool {
-		return c <= ' ' || c == 0x7f || c > 0x7f && !valid || strings.IndexByte("%{}?#;", c) >= 0
+	unsafe := func(c byte, first bool) bool {
+		return c <= ' ' || c == 0x7f || c > 0x7f && !valid || strings.IndexByte("%{}?#;*", c) >= 0 ||
+			first && strings.IndexByte(":<[", c) >= 0 // or it would read as a wildcard of other routers
 	}
 	var b strings.Builder
 	for i := range len(segment) {
-		if c := segment[i]; unsafe(c) {
+		if c := segment[i]; unsafe(c, i == 0) {
 			const digits = "0123456789ABCDEF"
 			b.Write([]byte{'%', digits[c>>4], digits[c&15]})
 		} else {

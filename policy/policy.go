@@ -64,14 +64,9 @@ type Limit struct {
 // would publish the traffic of all, and it is enforced.
 func (l *Limit) Shown() bool { return !l.Keyless && !l.Shadow }
 
-// AtOnce returns the most units that an unused bucket allows at one instant without
-// holding one.
-func (l *Limit) AtOnce() int64 {
-	if n := l.Budget.Limit(); n.Algorithm == drossel.TokenBucket {
-		return burst(n)
-	}
-	return l.Budget.Capacity()
-}
+// AtOnce returns the most units that an unused bucket allows at one instant, those
+// included that a wait holds: what a decision's Remaining counts down from.
+func (l *Limit) AtOnce() int64 { return l.Budget.Capacity() }
 
 // burst is a token bucket's burst with its default.
 func burst(l drossel.Limit) int64 {
@@ -92,7 +87,8 @@ func (l *Limit) FullAgain() time.Duration {
 		return n.Period
 	}
 	// Burst and period can be too large to multiply, so whole periods come first.
-	whole, rest := burst(n)/n.Quota, burst(n)%n.Quota
+	units := l.AtOnce()
+	whole, rest := units/n.Quota, units%n.Quota
 	hi, lo := bits.Mul64(uint64(n.Period), uint64(rest))
 	part, _ := bits.Div64(hi, lo, uint64(n.Quota)) // rest < Quota, so it fits
 	return time.Duration(whole)*n.Period + time.Duration(part)

@@ -68,7 +68,7 @@ func (r *reader) parseYAML(src []byte) *node {
 		return nil
 	}
 	tokens, ok := r.tokenize(string(src))
-	if !ok || !r.checkTokens(tokens) {
+	if !ok || !r.checkBrackets(tokens) || !r.checkTokens(tokens) {
 		return nil
 	}
 	file, ok := r.parseTokens(tokens)
@@ -129,12 +129,14 @@ func (r *reader) parseTokens(tokens token.Tokens) (file *ast.File, ok bool) {
 		return nil, false
 	}
 	message := syntax.GetMessage()
-	r.errorf(placeOfToken(syntax.GetToken()), syntaxHint(message), "this is not YAML: %s", strings.ReplaceAll(message, "\t", "tab"))
+	r.errorf(placeOfToken(syntax.GetToken()), syntaxHint(message, syntax.GetToken()), "this is not YAML: %s", strings.ReplaceAll(message, "\t", "tab"))
 	return nil, false
 }
 
-func syntaxHint(message string) string {
+func syntaxHint(message string, at *token.Token) string {
 	switch {
+	case at != nil && (at.Value == "}" || at.Value == "]"):
+		return fmt.Sprintf("nothing is open that this %q would close", at.Value)
 	case strings.Contains(message, "\t"):
 		return "indent with spaces"
 	case strings.Contains(message, "not allowed in this context"), strings.Contains(message, "non-map value"):
@@ -151,6 +153,87 @@ func (r *reader) unreadable(ok *bool) {
 		*ok = false
 		r.errorf(nil, "", "this is not YAML")
 	}
+}
+
+// Brackets are those of {...} and [...] that are open at a place of the text.
+type brackets struct {
+	open []*token.Token
+	edge int // what stands in them stands further right than this column
+
+	left *token.Token // where a line goes on outside of them all the same, the innermost
+	line int          // the line before that one
+}
+
+// checkBrackets reports a bracket that is not closed at its own place: the parser
+// would stumble over what follows it.
+func (r *reader) checkBrackets(tokens token.Tokens) bool {
+	var b brackets
+	first, last := &token.Token{Position: &token.Position{}}, 0 // the first token of a line, the line of the last one
+	for _, t := range tokens {
+		switch t.Type {
+		case token.InvalidType:
+			return true // such as a quote without an end, which the parser reports
+		case token.CommentType:
+			continue
+		}
+		if t.Position.Line != first.Position.Line {
+			first = t
+		}
+		switch t.Type {
+		case token.MappingStartType, token.SequenceStartType:
+			b.start(t, first)
+		case token.MappingEndType, token.SequenceEndType:
+			if start := b.end(t); start != nil {
+				r.errorf(placeOfToken(start), fmt.Sprintf("add %q before the %q in line %d", closing(start), t.Value, t.Position.Line), "this %q is not closed", start.Value)
+				return false
+			}
+		default:
+			if t == first && b.left == nil && len(b.open) > 0 && t.Position.Column <= b.edge {
+				b.left, b.line = b.open[len(b.open)-1], last
+			}
+		}
+		last = t.Position.Line
+	}
+	if len(b.open) == 0 {
+		return true
+	}
+	if b.left == nil {
+		b.left, b.line = b.open[len(b.open)-1], last
+	}
+	r.errorf(placeOfToken(b.left), fmt.Sprintf("add %q at the end of line %d", closing(b.left), b.line), "this %q is not closed", b.left.Value)
+	return false
+}
+
+// start opens a bracket; first is the first token of its line.
+func (b *brackets) start(t, first *token.Token) {
+	if len(b.open) == 0 {
+		if b.edge = first.Position.Column; t == first {
+			b.edge = min(1, t.Position.Column-1) // the key is in a line above, or there is none
+		}
+	}
+	b.open = append(b.open, t)
+}
+
+// end closes a bracket; it returns the open one if t is of the other kind.
+func (b *brackets) end(t *token.Token) (other *token.Token) {
+	if len(b.open) == 0 {
+		return nil // the parser says so
+	}
+	start := b.open[len(b.open)-1]
+	if closing(start) != t.Value {
+		return start
+	}
+	if b.open = b.open[:len(b.open)-1]; len(b.open) == 0 {
+		b.left = nil
+	}
+	return nil
+}
+
+func closing(start *token.Token) string {
+	if start.Type == token.MappingStartType {
+		return "}"
+	}
+	return "]"
 }
 
 // checkTokens refuses what policies do not need and what could make the parser go
