@@ -5,6 +5,9 @@ package algo
 // was charged. States that need a closer look (another denominator, a debt as large
 // as a decision may leave) go through the steps.
 //
+// Differences are compared unsigned: one that does not fit, of times that no clock
+// shows, is then a large one, which the steps look at.
+//
 // Results in registers and a state in place, because the copies of structs took a
 // third of a decision.
 func (t *TokenBucket) Take(s *State, now, cost int64, wide *Span) (stored bool, wait, remaining, reset int64) {
@@ -12,7 +15,7 @@ func (t *TokenBucket) Take(s *State, now, cost int64, wide *Span) (stored bool, 
 	switch {
 	case s.M == 0 || at < now:
 		at, num = now, 0
-	case int64(s.M) != t.n || at-now >= t.full.Us:
+	case int64(s.M) != t.n || uint64(at-now) >= uint64(t.full.Us):
 		return t.takeSteps(s, now, cost, wide)
 	}
 	if t.n == 1 { // a unit lasts whole microseconds, as in most limits
@@ -91,7 +94,7 @@ func (t *TokenBucket) Look(s State, now, need int64, wide *Span) (v State, repai
 	if s.M == 0 || at < now {
 		at, num = now, 0
 	}
-	if s.M > 1 && int64(s.M) != t.n || at-now >= t.full.Us || need > t.capacity {
+	if s.M > 1 && int64(s.M) != t.n || uint64(at-now) >= uint64(t.full.Us) || need > t.capacity {
 		v, repaired = t.View(s, now, wide)
 		return v, repaired, t.Fit(v, now, need)
 	}
@@ -101,7 +104,7 @@ func (t *TokenBucket) Look(s State, now, need int64, wide *Span) (v State, repai
 
 // Report is Remaining and ResetAfter in one step.
 func (t *TokenBucket) Report(v State, now int64) (remaining, reset int64) {
-	if int64(v.M) != t.n || v.At < now || v.At-now >= t.full.Us {
+	if int64(v.M) != t.n || v.At < now || uint64(v.At-now) >= uint64(t.full.Us) {
 		return t.Remaining(v, now), t.ResetAfter(v, now)
 	}
 	return t.report(v.At, int64(v.N), now)
