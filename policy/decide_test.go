@@ -702,3 +702,17 @@ func TestPreflight(t *testing.T) {
 		}
 	}
 }
+
+// Shadow of the whole file holds for preflights too.
+func TestPreflightInShadow(t *testing.T) {
+	for _, limits := range []string{"  x: 1/h by ip", "  x: 1/h by ip\n  preflight: 3/h by ip"} {
+		lim := load(t, "mode: shadow\nlimits:\n"+limits+"\nroutes:\n  /: {limits: [x]}\n", nil)
+		fields := http.Header{"Origin": {"https://a.example"}, "Access-Control-Request-Method": {"POST"}}
+		for i := range 300 {
+			d := lim.Decide(t.Context(), &identity.Request{Method: "OPTIONS", Path: "/", Peer: "203.0.113.7:1", Fields: fields})
+			if !d.Allowed || !d.Limits[0].Shadow {
+				t.Fatalf("preflight %d: allowed %v, shadow %v", i, d.Allowed, d.Limits[0].Shadow)
+			}
+		}
+	}
+}

@@ -288,12 +288,7 @@ func (r *reader) compileRoute(at *node, route *Route, class *classDecl, own []*L
 			if from.name == "route" {
 				l.UsedBy = append(l.UsedBy, route.Pattern)
 			}
-			c := RouteCheck{Limit: l, From: from.name, Cost: r.cost(at, what, l, layers)}
-			if route.Shadow && !l.Shadow {
-				shadow := *l
-				shadow.Shadow = true
-				c.Limit = &shadow
-			}
+			c := RouteCheck{Limit: route.enforces(l), From: from.name, Cost: r.cost(at, what, l, layers)}
 			route.Checks = append(route.Checks, c)
 		}
 	}
@@ -301,6 +296,16 @@ func (r *reader) compileRoute(at *node, route *Route, class *classDecl, own []*L
 		r.errorf(at, "leave some of them out", "%s has %d limits, more than %d", what, len(route.Checks), drossel.MaxChecks)
 	}
 	r.checkCosts(what, s.cost, limitsOf(route.Checks))
+}
+
+// enforces returns l as the route applies it: a copy in shadow if the route is.
+func (r *Route) enforces(l *Limit) *Limit {
+	if !r.Shadow || l.Shadow {
+		return l
+	}
+	shadow := *l
+	shadow.Shadow = true
+	return &shadow
 }
 
 func limitsOf(checks []RouteCheck) []*Limit {
@@ -386,10 +391,11 @@ func (r *reader) preflightRoute() {
 		l.by = &key{text: "ip", parts: []keyPart{byIP(r.policy.Identity)}, usesIP: true}
 	}
 	l.UsedBy = append(l.UsedBy, "preflights")
-	r.policy.Preflight = &Route{
-		Pattern: classPreflight, Class: classPreflight, OnFailure: r.policy.OnFailure,
-		Checks: []RouteCheck{{Limit: l, Cost: 1, From: "route"}},
+	route := &Route{
+		Pattern: classPreflight, Class: classPreflight, OnFailure: r.policy.OnFailure, Shadow: r.policy.Shadow,
 	}
+	route.Checks = []RouteCheck{{Limit: route.enforces(l), Cost: 1, From: "route"}}
+	r.policy.Preflight = route
 }
 
 // finish compiles what needs the whole file, and warns.
