@@ -1,0 +1,146 @@
+package telemetry
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/drossel-io/drossel"
+	"github.com/drossel-io/drossel/policy"
+)
+
+// A decisionLog logs denials. Nothing of a request is in it but what may be read of
+// its keys.
+type decisionLog struct {
+	log     *slog.Logger
+	most    int      // denials of one limit within a second
+	noLimit *sampler // of denials that no limit is the reason of
+
+	mu       sync.Mutex // guards the field below
+	samplers map[sampled]*sampler
+}
+
+// What is sampled together: the denials of a limit, and what it would have denied.
+type sampled struct {
+	limit  string
+	shadow bool
+}
+
+func newDecisionLog(log *slog.Logger, most int) *decisionLog {
+	l := &decisionLog{log: log, most: most, samplers: map[sampled]*sampler{}}
+	l.noLimit = l.sampler("", false)
+	return l
+}
+
+// sampler returns the sampler of a limit, the same for all policies, so that no
+// count is lost when one follows another.
+func (l *decisionLog) sampler(limit string, shadow bool) *sampler {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	of := sampled{limit, shadow}
+	s := l.samplers[of]
+	if s == nil {
+		s = &sampler{log: l.log, most: l.most, of: of}
+		l.samplers[of] = s
+	}
+	return s
+}
+
+// flush lets all samplers tell what they left out.
+func (l *decisionLog) flush() {
+	l.mu.Lock()
+	var all []*sampler
+	for _, s := range l.samplers {
+		all = append(all, s)
+	}
+	l.mu.Unlock()
+	slices.SortFunc(all, compareSamplers)
+	for _, s := range all {
+		s.tell()
+	}
+}
+
+// denied logs that the i-th check denies, or would; -1 if the store could not tell.
+func (l *decisionLog) denied(by *policy.Limiter, d *policy.Decision, i int, s *sampler) {
+	ctx := context.Background()
+	if !l.log.Enabled(ctx, slog.LevelInfo) || !s.take() {
+		return
+	}
+	attrs := appendRequest(make([]slog.Attr, 0, 16), d)
+	if i >= 0 {
+		attrs = appendCheck(attrs, by, d, i)
+	}
+	attrs = append(attrs, slog.String("mode", s.of.mode()))
+	if !s.of.shadow {
+		attrs = append(attrs, slog.Int("status", d.Status), slog.String("code", d.Code))
+	}
+	if d.Err != nil {
+		attrs = append(attrs, slog.String("error", d.Err.Error()))
+	}
+	attrs = append(attrs, readable(by, d)...)
+	if s.of.shadow {
+		l.log.LogAttrs(ctx, slog.LevelInfo, "limit in shadow would deny", attrs...)
+		return
+	}
+	l.log.LogAttrs(ctx, slog.LevelInfo, "request denied", attrs...)
+}
+
+// allowed logs a request that passes, for who looks for mistakes.
+func (l *decisionLog) allowed(d *policy.Decision) {
+	ctx := context.Background()
+	if !l.log.Enabled(ctx, slog.LevelDebug) {
+		return
+	}
+	l.log.LogAttrs(ctx, slog.LevelDebug, "request allowed", appendRequest(nil, d)...)
+}
+
+// appendRequest appends what is known of a request without its limits.
+func appendRequest(attrs []slog.Attr, d *policy.Decision) []slog.Attr {
+	route := ""
+	if d.Route != nil {
+		route = d.Route.Pattern
+	}
+	attrs = append(attrs, slog.String("id", d.Batch.ID.String()), slog.String("class", d.Class), slog.String("route", route),
+		slog.String("by", d.Batch.By.String()))
+	if d.StoreTime > 0 {
+		attrs = append(attrs, slog.Float64("store_latency", d.StoreTime.Seconds()))
+	}
+	return attrs
+}
+
+// appendCheck appends the answer of a limit, times in seconds. A wait that would not
+// help is left out.
+func appendCheck(attrs []slog.Attr, by *policy.Limiter, d *policy.Decision, i int) []slog.Attr {
+	c := &d.Batch.Checks[i]
+	attrs = append(attrs, slog.String("limit", d.Limits[i].Name), slog.String("key_id", by.ShowKey(c.Key)),
+		slog.Int64("cost", c.Cost), slog.Int64("remaining", c.Remaining))
+	attrs = appendWait(attrs, "reset", c.ResetAfter)
+	return appendWait(attrs, "retry_after", c.RetryAfter)
+}
+
+func appendWait(attrs []slog.Attr, name string, wait time.Duration) []slog.Attr {
+	if wait == drossel.Never {
+		return attrs
+	}
+	return append(attrs, slog.Float64(name, wait.Seconds()))
+}
+
+// readable returns the attributes of all keys of a decision that operators may read,
+// as one group; none if there is none.
+func readable(by *policy.Limiter, d *policy.Decision) []slog.Attr {
+	var attrs []slog.Attr
+	for i := range d.Batch.Checks {
+		for _, e := range by.Readable(d.Batch.Checks[i].Key) {
+			a := slog.String(e.Name, e.Value)
+			if !slices.ContainsFunc(attrs, func(b slog.Attr) bool { return b.Key == a.Key }) {
+				attrs = append(attrs, a)
+			}
+		}
+	}
+	if len(attrs) == 0 {
+		return nil
+	}
+	return []slog.Attr{slog.GroupAttrs("attributes", attrs...)}
+}

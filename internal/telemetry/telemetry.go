@@ -1,0 +1,213 @@
+package telemetry
+
+import (
+	"crypto/rand"
+	"errors"
+	"log/slog"
+
+	"github.com/drossel-io/drossel"
+	"github.com/drossel-io/drossel/policy"
+)
+
+// Options configure a Telemetry. Nil means the defaults.
+type Options struct {
+	// Log takes the decision log; nil drops it.
+	Log *slog.Logger
+
+	// LogPerSecond is how many denials of one limit are logged within a second, the
+	// rest are counted in one line; 0 means 10.
+	LogPerSecond int
+
+	// Memory is the store whose size is shown; nil shows none.
+	Memory *drossel.Memory
+}
+
+// A Telemetry is the metrics and the decision log of one process. It outlives the
+// policies: counts go on when another one comes into force. It is safe for
+// concurrent use.
+type Telemetry struct {
+	metrics *metrics
+	log     *decisionLog
+	state   state
+	secret  []byte // of key ids where the policy's options have none
+}
+
+// New returns a Telemetry that no limiter reports to yet.
+func New(opts *Options) *Telemetry {
+	o := Options{}
+	if opts != nil {
+		o = *opts
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.LogPerSecond <= 0 {
+		o.LogPerSecond = 10
+	}
+	t := &Telemetry{metrics: newMetrics(o.Memory), log: newDecisionLog(o.Log, o.LogPerSecond), secret: make([]byte, 32)}
+	rand.Read(t.secret) // never fails
+	return t
+}
+
+// Limiter is policy.New with the metrics and the log as observers, in front of those
+// of opts. Without a Secret in opts, the ids of keys are the same in all limiters of
+// one Telemetry, but in no other process.
+func (t *Telemetry) Limiter(p *policy.Policy, opts *policy.Options) (*policy.Limiter, error) {
+	if p == nil {
+		return policy.New(nil, opts) // says what is wrong
+	}
+	o := policy.Options{}
+	if opts != nil {
+		o = *opts
+	}
+	if o.Secret == nil {
+		o.Secret = t.secret
+	}
+	w := t.watch(p)
+	w.next, w.nextSettleFailed = o.Observe, o.SettleFailed
+	o.Observe, o.SettleFailed = w.observe, w.settleFailed
+	l, err := policy.New(p, &o)
+	if err != nil {
+		return nil, err
+	}
+	w.limiter = l
+	return l, nil
+}
+
+// InForce tells that p decides from now on: the first time at the start, later by
+// reload.
+func (t *Telemetry) InForce(p *policy.Policy) { t.metrics.reload.applied(p.Fingerprint) }
+
+// Refused tells that a reload failed and the policy before stays in force.
+func (t *Telemetry) Refused() { t.metrics.reload.refused() }
+
+// Flush logs how many denials were left out and not told yet. It is for the end of
+// the process; the log goes on as before.
+func (t *Telemetry) Flush() { t.log.flush() }
+
+// A watcher observes the limiter of one policy.
+type watcher struct {
+	metrics *metrics
+	log     *decisionLog
+	limiter *policy.Limiter
+	routes  map[*policy.Route]*watchedRoute // nil is the one of requests that no route matches
+	limits  map[string]*watchedLimit
+
+	next             func(*policy.Decision)
+	nextSettleFailed func(*policy.Decision, error)
+}
+
+// A watchedRoute is where the decisions of a route are counted.
+type watchedRoute struct {
+	class  *classSeries
+	checks []watchedCheck // in the order of the route
+}
+
+type watchedCheck struct {
+	limit *policy.Limit
+	at    *watchedLimit
+}
+
+// A watchedLimit is where the checks of a limit are counted and its denials logged.
+type watchedLimit struct {
+	series           *limitSeries
+	enforced, shadow *sampler
+}
+
+// watch looks everything up that the decisions of p will need.
+func (t *Telemetry) watch(p *policy.Policy) *watcher {
+	w := &watcher{metrics: t.metrics, log: t.log, routes: map[*policy.Route]*watchedRoute{}, limits: map[string]*watchedLimit{}}
+	for _, r := range p.Routes {
+		w.routes[r] = w.newRoute(r)
+	}
+	w.routes[p.Preflight] = w.newRoute(p.Preflight)
+	w.routes[nil] = w.newRoute(p.Unmatched)
+	return w
+}
+
+func (w *watcher) newRoute(r *policy.Route) *watchedRoute {
+	if r == nil {
+		r = &policy.Route{}
+	}
+	route := &watchedRoute{class: w.metrics.class(r.Class)}
+	route.class.show()
+	for _, c := range r.Checks {
+		at := w.limits[c.Limit.Name]
+		if at == nil {
+			at = w.newLimit(c.Limit.Name)
+			w.limits[c.Limit.Name] = at
+		}
+		at.series.show(c.Limit.Shadow)
+		route.checks = append(route.checks, watchedCheck{c.Limit, at})
+	}
+	return route
+}
+
+func (w *watcher) newLimit(name string) *watchedLimit {
+	return &watchedLimit{series: w.metrics.limit(name), enforced: w.log.sampler(name, false), shadow: w.log.sampler(name, true)}
+}
+
+// observe sees every decision. It allocates nothing unless it logs.
+func (w *watcher) observe(d *policy.Decision) {
+	route := w.routes[d.Route]
+	if route == nil { // a route that the policy does not list
+		route = &watchedRoute{class: w.metrics.class(d.Class)}
+	}
+	route.class.count(d)
+	w.metrics.store(d)
+	denying, because := -1, w.log.noLimit
+	if !d.Allowed {
+		denying = d.Batch.Denying()
+	}
+	checks := route.checks
+	for i := range d.Batch.Checks {
+		var at *watchedLimit
+		at, checks = w.find(checks, d.Limits[i])
+		c := &d.Batch.Checks[i]
+		at.series.count(c)
+		switch {
+		case c.Shadow && !c.Allowed:
+			w.log.denied(w.limiter, d, i, at.shadow)
+		case i == denying:
+			because = at.enforced
+		}
+	}
+	if d.Allowed {
+		w.log.allowed(d)
+	} else {
+		w.log.denied(w.limiter, d, denying, because)
+	}
+	if w.next != nil {
+		w.next(d)
+	}
+}
+
+// find returns where a limit is counted, and the checks of the route behind it: a
+// decision has its limits in the order of the route, but not always all of them.
+func (w *watcher) find(checks []watchedCheck, l *policy.Limit) (*watchedLimit, []watchedCheck) {
+	for i := range checks {
+		if checks[i].limit == l {
+			return checks[i].at, checks[i+1:]
+		}
+	}
+	if at := w.limits[l.Name]; at != nil {
+		return at, checks
+	}
+	return w.newLimit(l.Name), checks
+}
+
+func (w *watcher) settleFailed(d *policy.Decision, err error) {
+	w.metrics.storeFailed(err)
+	if w.nextSettleFailed != nil {
+		w.nextSettleFailed(d, err)
+	}
+}
+
+// timedOut reports whether an error says that something took too long.
+func timedOut(err error) bool {
+	e, ok := errors.AsType[interface {
+		error
+		Timeout() bool
+	}](err)
+	return ok && e.Timeout()
+}
