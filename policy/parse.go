@@ -39,8 +39,8 @@ func Parse(name string, src []byte) (*Policy, Problems) {
 
 func (r *reader) readFile(root *node) {
 	f := r.fields(root, "a policy",
-		[]string{"version", "store", "gateway", "identity", "limits", "all_routes", "classes", "routes", "on_store_failure", "mode", "response"},
-		[]string{"decisions", "envoy", "metrics", "admin", "lookups", "paths", "shadow_until", "include"})
+		[]string{"version", "store", "gateway", "metrics", "identity", "limits", "all_routes", "classes", "routes", "on_store_failure", "mode", "response"},
+		[]string{"decisions", "envoy", "admin", "lookups", "paths", "shadow_until", "include"})
 	if f == nil {
 		return
 	}
@@ -80,6 +80,9 @@ func (r *reader) readTop(f fields) {
 	if e, ok := f["gateway"]; ok {
 		r.readGateway(e.key, e.value)
 	}
+	if e, ok := f["metrics"]; ok {
+		r.readMetrics(e.value)
+	}
 	if e, ok := f["response"]; ok {
 		r.readResponse(e.value)
 	}
@@ -107,14 +110,7 @@ func (r *reader) readGateway(key, n *node) {
 		"tls", "h2c", "proxy_protocol", "timeouts", "max_header", "max_body", "max_connections", "preserve_host", "cors", "drain",
 	})
 	g := &r.policy.Gateway
-	g.Listen = ":8080"
-	if e, ok := f["listen"]; ok {
-		if text, ok := r.text(e.value, "listen"); ok {
-			if g.Listen, ok = listenAddress(text); !ok {
-				r.errorf(e.value, "write :8080, 127.0.0.1:8080, 8080 or unix:/path", "listen: %q is not an address to listen on", clip(text))
-			}
-		}
-	}
+	g.Listen = r.listen(f, "8080")
 	e, ok := f["upstream"]
 	if !ok {
 		if n.kind == mapNode {
@@ -125,6 +121,36 @@ func (r *reader) readGateway(key, n *node) {
 	if text, ok := r.text(e.value, "upstream"); ok {
 		g.Upstream = r.upstream(e.value, text)
 	}
+}
+
+func (r *reader) readMetrics(n *node) {
+	f := r.fields(n, "metrics", []string{"listen"}, nil)
+	m := &r.policy.Metrics
+	m.Listen = r.listen(f, "7071")
+	if m.Listen != "" && m.Listen == r.policy.Gateway.Listen {
+		at := n
+		if e, ok := f["listen"]; ok {
+			at = e.value
+		}
+		r.errorf(at, "give them different ports; what the metrics tell is not for clients", "metrics listens where the gateway does")
+	}
+}
+
+// listen reads a section's address; without one it is the standard port.
+func (r *reader) listen(f fields, port string) string {
+	e, ok := f["listen"]
+	if !ok {
+		return ":" + port
+	}
+	text, ok := r.text(e.value, "listen")
+	if !ok {
+		return ""
+	}
+	address, ok := listenAddress(text)
+	if !ok {
+		r.errorf(e.value, fmt.Sprintf("write :%[1]s, 127.0.0.1:%[1]s, %[1]s or unix:/path", port), "listen: %q is not an address to listen on", clip(text))
+	}
+	return address
 }
 
 // listenAddress reads host:port, :port, a bare port or unix:/path.

@@ -99,6 +99,9 @@ func checkGolden(t *testing.T, file, src, got, want string) {
 func summary(p *policy.Policy) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "gateway %q to %v, headers %v\n", p.Gateway.Listen, p.Gateway.Upstream, p.Response.Profiles)
+	if p.Metrics.Listen != "" {
+		fmt.Fprintf(&b, "metrics %q\n", p.Metrics.Listen)
+	}
 	for _, l := range p.Limits {
 		n := l.Budget.Limit()
 		fmt.Fprintf(&b, "limit %s: %v by %q, at once %d, full again %v, missing %v, used by %v", l.Name, n, l.By, l.AtOnce(), l.FullAgain(), l.OnMissing, l.UsedBy)

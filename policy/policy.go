@@ -16,6 +16,7 @@ type Policy struct {
 	Fingerprint string // such as a41c09e7: a hash of the text
 	Store       string // "memory"
 	Gateway     Gateway
+	Metrics     Metrics
 	Identity    *identity.Attributes
 	Limits      []*Limit // in file order: declared ones, then inline ones
 	AllRoutes   []*Limit // what applies to every route but the unlimited ones
@@ -34,6 +35,11 @@ type Policy struct {
 type Gateway struct {
 	Listen   string   // host:port, :port or unix:/path; ":8080" unless said
 	Upstream *url.URL // http or https, with a host; nil only if the section is absent
+}
+
+// Metrics is the file's metrics section; the zero Metrics if there is none.
+type Metrics struct {
+	Listen string // as Gateway.Listen; ":7071" unless said, "" only if the section is absent
 }
 
 // Response says what clients are told beyond the status.
