@@ -58,6 +58,7 @@ var houses = map[string]house{
 	"internal/admin":     {floor: 5},
 	"internal/telemetry": {floor: 5, third: []string{"github.com/prometheus/client_golang", "go.opentelemetry.io"}},
 	"internal/simulate":  {floor: 5},
+	"internal/scenario":  {floor: 5, third: []string{"github.com/goccy/go-yaml"}},
 	"internal/lint":      {floor: 5},
 	"internal/importer":  {floor: 5, third: []string{"github.com/goccy/go-yaml"}},
 
