@@ -14,6 +14,7 @@ require (
 )
 
 require (
+	github.com/dunglas/httpsfv v1.1.2 // indirect
 	github.com/gaissmai/bart v0.30.0 // indirect
 	github.com/go-pkgz/expirable-cache/v3 v3.0.0 // indirect
 	github.com/goccy/go-yaml v1.19.2 // indirect

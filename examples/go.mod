@@ -7,6 +7,7 @@ replace github.com/drossel-io/drossel => ../
 require github.com/drossel-io/drossel v0.0.0
 
 require (
+	github.com/dunglas/httpsfv v1.1.2 // indirect
 	github.com/gaissmai/bart v0.30.0 // indirect
 	github.com/goccy/go-yaml v1.19.2 // indirect
 	golang.org/x/text v0.44.0 // indirect

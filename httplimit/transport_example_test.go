@@ -1,0 +1,58 @@
+package httplimit_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+
+	"github.com/drossel-io/drossel"
+	"github.com/drossel-io/drossel/httplimit"
+)
+
+// A client that waits as it is told. Of its three requests the third is denied, and
+// sent again a second later.
+func ExampleTransport() {
+	lim, err := drossel.New(drossel.PerSecond(1).WithBurst(2), nil)
+	if err != nil {
+		panic(err)
+	}
+	logged := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			res := httptest.NewRecorder()
+			next.ServeHTTP(res, r)
+			fmt.Printf("server: %d, Retry-After: %q\n", res.Code, res.Header().Get("Retry-After"))
+			for name, values := range res.Header() {
+				w.Header()[name] = values
+			}
+			w.WriteHeader(res.Code)
+		})
+	}
+	hello := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	srv := httptest.NewServer(logged(httplimit.New(lim, nil)(hello)))
+	defer srv.Close()
+
+	client := &http.Client{Transport: &httplimit.Transport{}}
+	for range 3 {
+		res, err := client.Get(srv.URL)
+		if err != nil {
+			panic(err)
+		}
+		res.Body.Close()
+		fmt.Println("client:", res.StatusCode)
+	}
+	// Output:
+	// server: 200, Retry-After: ""
+	// client: 200
+	// server: 200, Retry-After: ""
+	// client: 200
+	// server: 429, Retry-After: "1"
+	// server: 200, Retry-After: ""
+	// client: 200
+}
+
+// Requests that are not idempotent are sent again only if you say so.
+func ExampleTransport_again() {
+	_ = &httplimit.Transport{
+		Again: func(r *http.Request) bool { return r.Header.Get("Idempotency-Key") != "" },
+	}
+}
