@@ -127,7 +127,7 @@ func (r *reader) readMetrics(n *node) {
 	f := r.fields(n, "metrics", []string{"listen"}, nil)
 	m := &r.policy.Metrics
 	m.Listen = r.listen(f, "7071")
-	if m.Listen != "" && m.Listen == r.policy.Gateway.Listen {
+	if m.Listen != "" && m.Listen == r.policy.Gateway.Listen && !strings.HasSuffix(m.Listen, ":0") {
 		at := n
 		if e, ok := f["listen"]; ok {
 			at = e.value
