@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -14,7 +15,7 @@ import (
 // A decisionLog logs denials. Nothing of a request is in it but what may be read of
 // its keys.
 type decisionLog struct {
-	log     *slog.Logger
+	lines   *queue
 	most    int      // denials of one limit within a second
 	noLimit *sampler // of denials that no limit is the reason of
 
@@ -22,14 +23,8 @@ type decisionLog struct {
 	samplers map[sampled]*sampler
 }
 
-// What is sampled together: the denials of a limit, and what it would have denied.
-type sampled struct {
-	limit  string
-	shadow bool
-}
-
 func newDecisionLog(log *slog.Logger, most int) *decisionLog {
-	l := &decisionLog{log: log, most: most, samplers: map[sampled]*sampler{}}
+	l := &decisionLog{lines: &queue{handler: log.Handler()}, most: most, samplers: map[sampled]*sampler{}}
 	l.noLimit = l.sampler("", false)
 	return l
 }
@@ -42,30 +37,26 @@ func (l *decisionLog) sampler(limit string, shadow bool) *sampler {
 	of := sampled{limit, shadow}
 	s := l.samplers[of]
 	if s == nil {
-		s = &sampler{log: l.log, most: l.most, of: of}
+		s = &sampler{lines: l.lines, most: l.most, of: of}
 		l.samplers[of] = s
 	}
 	return s
 }
 
-// flush lets all samplers tell what they left out.
-func (l *decisionLog) flush() {
+// flush lets all samplers tell what they left out and waits until it is written.
+func (l *decisionLog) flush(ctx context.Context) {
 	l.mu.Lock()
-	var all []*sampler
-	for _, s := range l.samplers {
-		all = append(all, s)
-	}
+	all := slices.SortedFunc(maps.Values(l.samplers), compareSamplers)
 	l.mu.Unlock()
-	slices.SortFunc(all, compareSamplers)
 	for _, s := range all {
-		s.tell()
+		s.flush()
 	}
+	l.lines.wait(ctx)
 }
 
 // denied logs that the i-th check denies, or would; -1 if the store could not tell.
 func (l *decisionLog) denied(by *policy.Limiter, d *policy.Decision, i int, s *sampler) {
-	ctx := context.Background()
-	if !l.log.Enabled(ctx, slog.LevelInfo) || !s.take() {
+	if !l.lines.enabled() || !s.take() {
 		return
 	}
 	attrs := appendRequest(make([]slog.Attr, 0, 16), d)
@@ -73,27 +64,18 @@ func (l *decisionLog) denied(by *policy.Limiter, d *policy.Decision, i int, s *s
 		attrs = appendCheck(attrs, by, d, i)
 	}
 	attrs = append(attrs, slog.String("mode", s.of.mode()))
+	message := "limit in shadow would deny"
 	if !s.of.shadow {
+		message = "request denied"
 		attrs = append(attrs, slog.Int("status", d.Status), slog.String("code", d.Code))
 	}
 	if d.Err != nil {
 		attrs = append(attrs, slog.String("error", d.Err.Error()))
 	}
 	attrs = append(attrs, readable(by, d)...)
-	if s.of.shadow {
-		l.log.LogAttrs(ctx, slog.LevelInfo, "limit in shadow would deny", attrs...)
-		return
+	if !l.lines.put(message, attrs...) {
+		s.lost()
 	}
-	l.log.LogAttrs(ctx, slog.LevelInfo, "request denied", attrs...)
-}
-
-// allowed logs a request that passes, for who looks for mistakes.
-func (l *decisionLog) allowed(d *policy.Decision) {
-	ctx := context.Background()
-	if !l.log.Enabled(ctx, slog.LevelDebug) {
-		return
-	}
-	l.log.LogAttrs(ctx, slog.LevelDebug, "request allowed", appendRequest(nil, d)...)
 }
 
 // appendRequest appends what is known of a request without its limits.
@@ -102,16 +84,14 @@ func appendRequest(attrs []slog.Attr, d *policy.Decision) []slog.Attr {
 	if d.Route != nil {
 		route = d.Route.Pattern
 	}
-	attrs = append(attrs, slog.String("id", d.Batch.ID.String()), slog.String("class", d.Class), slog.String("route", route),
-		slog.String("by", d.Batch.By.String()))
+	attrs = append(attrs, slog.String("id", d.Batch.ID.String()), slog.String("class", d.Class), slog.String("route", route))
 	if d.StoreTime > 0 {
-		attrs = append(attrs, slog.Float64("store_latency", d.StoreTime.Seconds()))
+		attrs = append(attrs, slog.String("by", d.Batch.By.String()), slog.Float64("store_latency", d.StoreTime.Seconds()))
 	}
 	return attrs
 }
 
-// appendCheck appends the answer of a limit, times in seconds. A wait that would not
-// help is left out.
+// appendCheck appends the answer of a limit.
 func appendCheck(attrs []slog.Attr, by *policy.Limiter, d *policy.Decision, i int) []slog.Attr {
 	c := &d.Batch.Checks[i]
 	attrs = append(attrs, slog.String("limit", d.Limits[i].Name), slog.String("key_id", by.ShowKey(c.Key)),
@@ -120,6 +100,7 @@ func appendCheck(attrs []slog.Attr, by *policy.Limiter, d *policy.Decision, i in
 	return appendWait(attrs, "retry_after", c.RetryAfter)
 }
 
+// appendWait appends a wait in seconds. One that would not help is left out.
 func appendWait(attrs []slog.Attr, name string, wait time.Duration) []slog.Attr {
 	if wait == drossel.Never {
 		return attrs

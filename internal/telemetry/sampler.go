@@ -2,7 +2,6 @@ package telemetry
 
 import (
 	"cmp"
-	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -12,9 +11,9 @@ import (
 // with what comes first in it, and a timer ends it, so the count is told even if
 // nothing comes any more.
 type sampler struct {
-	log  *slog.Logger
-	most int
-	of   sampled
+	lines *queue
+	most  int
+	of    sampled
 
 	mu         sync.Mutex // guards the fields below
 	open       bool       // a second is running
@@ -22,41 +21,10 @@ type sampler struct {
 	suppressed int64      // since it was told
 }
 
-// take reports whether one more may pass.
-func (s *sampler) take() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.open {
-		s.open = true
-		time.AfterFunc(time.Second, s.end)
-	}
-	if s.passed < s.most {
-		s.passed++
-		return true
-	}
-	s.suppressed++
-	return false
-}
-
-// end ends the second.
-func (s *sampler) end() {
-	s.mu.Lock()
-	s.open, s.passed = false, 0
-	s.mu.Unlock()
-	s.tell()
-}
-
-// tell logs how many did not pass.
-func (s *sampler) tell() {
-	s.mu.Lock()
-	n := s.suppressed
-	s.suppressed = 0
-	s.mu.Unlock()
-	if n == 0 {
-		return
-	}
-	s.log.LogAttrs(context.Background(), slog.LevelInfo, "denials not logged one by one",
-		slog.String("limit", s.of.limit), slog.String("mode", s.of.mode()), slog.Int64("suppressed", n))
+// What is sampled together: the denials of a limit, or what it would have denied.
+type sampled struct {
+	limit  string // "" if no limit is the reason
+	shadow bool
 }
 
 // mode is the word for whether the limit is enforced.
@@ -65,6 +33,68 @@ func (of sampled) mode() string {
 		return "shadow"
 	}
 	return "enforced"
+}
+
+// take reports whether one more may pass.
+func (s *sampler) take() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begin()
+	if s.passed < s.most {
+		s.passed++
+		return true
+	}
+	s.suppressed++
+	return false
+}
+
+// lost counts one that passed and found no room in the log.
+func (s *sampler) lost() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begin()
+	s.suppressed++
+}
+
+// begin begins a second unless one is running. s.mu is held.
+func (s *sampler) begin() {
+	if !s.open {
+		s.open = true
+		time.AfterFunc(time.Second, s.end)
+	}
+}
+
+// end ends a second.
+func (s *sampler) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open, s.passed = false, 0
+	s.tell()
+	if s.suppressed > 0 {
+		s.begin()
+	}
+}
+
+// flush tells before the second ends.
+func (s *sampler) flush() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tell()
+}
+
+// tell logs how many did not pass, if there is room. s.mu is held.
+func (s *sampler) tell() {
+	if s.suppressed == 0 {
+		return
+	}
+	attrs := make([]slog.Attr, 0, 3)
+	if s.of.limit != "" {
+		attrs = append(attrs, slog.String("limit", s.of.limit))
+	}
+	attrs = append(attrs, slog.String("mode", s.of.mode()), slog.Int64("suppressed", s.suppressed))
+	if s.lines.put("denials not logged one by one", attrs...) {
+		s.suppressed = 0
+	}
 }
 
 func compareSamplers(a, b *sampler) int {

@@ -77,7 +77,7 @@ func (t *Telemetry) Serve(ctx context.Context, l net.Listener) error {
 		WriteTimeout:      answerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHead,
-		ErrorLog:          slog.NewLogLogger(t.log.log.Handler(), slog.LevelDebug),
+		ErrorLog:          slog.NewLogLogger(t.log.lines.handler, slog.LevelDebug),
 	}
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"log/slog"
@@ -11,7 +12,7 @@ import (
 
 // Options configure a Telemetry. Nil means the defaults.
 type Options struct {
-	// Log takes the decision log; nil drops it.
+	// Log takes the decision log, from a goroutine of its own; nil drops it.
 	Log *slog.Logger
 
 	// LogPerSecond is how many denials of one limit are logged within a second, the
@@ -81,9 +82,10 @@ func (t *Telemetry) InForce(p *policy.Policy) { t.metrics.reload.applied(p.Finge
 // Refused tells that a reload failed and the policy before stays in force.
 func (t *Telemetry) Refused() { t.metrics.reload.refused() }
 
-// Flush logs how many denials were left out and not told yet. It is for the end of
-// the process; the log goes on as before.
-func (t *Telemetry) Flush() { t.log.flush() }
+// Flush logs how many denials were left out and not told yet, and waits until all
+// lines are written or ctx ends. It is for the end of the process; the log goes on
+// as before.
+func (t *Telemetry) Flush(ctx context.Context) { t.log.flush(ctx) }
 
 // A watcher observes the limiter of one policy.
 type watcher struct {
@@ -172,9 +174,7 @@ func (w *watcher) observe(d *policy.Decision) {
 			because = at.enforced
 		}
 	}
-	if d.Allowed {
-		w.log.allowed(d)
-	} else {
+	if !d.Allowed {
 		w.log.denied(w.limiter, d, denying, because)
 	}
 	if w.next != nil {
