@@ -15,7 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/drossel-io/drossel"
 	"github.com/drossel-io/drossel/internal/gateway"
+	"github.com/drossel-io/drossel/internal/telemetry"
 	"github.com/drossel-io/drossel/policy"
 )
 
@@ -53,36 +55,58 @@ func (p *program) serve(ctx context.Context, path string, asJSON bool) error {
 			hint: `gateway: {upstream: "http://127.0.0.1:3000"}`,
 		}
 	}
-	limiter, err := policy.New(parsed, nil)
+	log := p.logger(asJSON)
+	memory := drossel.NewMemory(nil)
+	watch := telemetry.New(&telemetry.Options{Log: log, Memory: memory})
+	limiter, err := watch.Limiter(parsed, &policy.Options{Store: memory})
 	if err != nil {
 		return err
 	}
-	log := p.logger(asJSON)
+	watch.InForce(parsed)
 	gate, err := gateway.New(gateway.Options{Limiter: limiter, Log: log})
 	if err != nil {
 		return err
 	}
-	listener, err := listen(ctx, parsed.Gateway.Listen)
+	metricsAt, stopMetrics, err := serveMetrics(ctx, watch, log, parsed.Metrics.Listen)
+	if err != nil {
+		return err
+	}
+	defer stopMetrics()
+	listener, err := listen(ctx, "gateway", parsed.Gateway.Listen)
 	if err != nil {
 		return err
 	}
 	facts := startFacts{
-		policy: parsed, warnings: problems, at: address(listener), upstream: probe(ctx, parsed.Gateway.Upstream),
+		policy: parsed, warnings: problems, at: address(listener), metrics: metricsAt, upstream: probe(ctx, parsed.Gateway.Upstream),
 		took: time.Since(start),
 	}
+	watch.Ready()
 	p.announce(log, facts, asJSON)
 	said := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
+		watch.Draining()
 		p.say(log, asJSON, "stopping: "+reason(ctx)+"; running requests may end")
 		close(said)
 	})
-	if err := gate.Serve(ctx, listener); err != nil {
+	err = gate.Serve(ctx, listener)
+	flush(ctx, watch)
+	if err != nil {
 		stop()
 		return err
 	}
 	<-said
 	p.say(log, asJSON, "stopped: "+reason(ctx))
 	return nil
+}
+
+// flushTimeout is how long the end waits for who reads the log.
+const flushTimeout = time.Second
+
+// flush writes what of the decision log is not written yet.
+func flush(ctx context.Context, t *telemetry.Telemetry) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+	defer cancel()
+	t.Flush(ctx)
 }
 
 // logger logs what happens while the program serves.
@@ -108,6 +132,7 @@ type startFacts struct {
 	policy       *policy.Policy
 	warnings     policy.Problems
 	at, upstream string
+	metrics      string // where they are served; "" if nowhere
 	took         time.Duration
 }
 
@@ -119,7 +144,7 @@ func (p *program) announce(log *slog.Logger, f startFacts, asJSON bool) {
 		}
 		log.Info("ready", slog.String("version", buildInfo().Version), slog.String("policy", pol.Name),
 			slog.String("fingerprint", pol.Fingerprint), slog.Int("routes", len(pol.Routes)), slog.Int("limits", len(pol.Limits)),
-			slog.String("gateway", f.at), slog.String("upstream", pol.Gateway.Upstream.Redacted()), slog.String("upstream_state", f.upstream),
+			slog.String("gateway", f.at), slog.String("metrics", f.metrics), slog.String("upstream", pol.Gateway.Upstream.Redacted()), slog.String("upstream_state", f.upstream),
 			slog.String("store", pol.Store), slog.String("clients", clients(pol)), slog.Bool("shadow", pol.Shadow),
 			slog.Duration("took", f.took))
 		return
@@ -128,6 +153,9 @@ func (p *program) announce(log *slog.Logger, f startFacts, asJSON bool) {
 	fmt.Fprintf(p.stderr, "drossel %s  %s  #%s  %s, %s\n", buildInfo().Version, pol.Name, pol.Fingerprint,
 		plural(len(pol.Routes), "route"), plural(len(pol.Limits), "limit"))
 	line("gateway", f.at+" -> "+pol.Gateway.Upstream.Redacted()+"      "+f.upstream)
+	if f.metrics != "" {
+		line("metrics", f.metrics+"/metrics   health /healthz /readyz")
+	}
 	line("store", "memory: this process only. Several processes each allow the full limit.")
 	line("clients", clients(pol))
 	if pol.Shadow {
@@ -200,8 +228,8 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// listen opens host:port or unix:/path.
-func listen(ctx context.Context, where string) (net.Listener, error) {
+// listen opens host:port or unix:/path, as a section of the policy says.
+func listen(ctx context.Context, section, where string) (net.Listener, error) {
 	var config net.ListenConfig
 	network, at := "tcp", where
 	if path, ok := strings.CutPrefix(where, "unix:"); ok {
@@ -215,7 +243,7 @@ func listen(ctx context.Context, where string) (net.Listener, error) {
 		l, err = config.Listen(ctx, network, at)
 	}
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, &failure{text: "listen on " + where + ": somebody else listens there", hint: "stop that, or change listen in the gateway section"}
+		return nil, &failure{text: "listen on " + where + ": somebody else listens there", hint: "stop that, or change listen in the " + section + " section"}
 	}
 	return l, err
 }
