@@ -35,6 +35,12 @@ func TestUntrustedProxyIsNamed(t *testing.T) {
 		{"499 requests", "", proxied, 499, ""},
 		{"500 requests", "", proxied, 500, "identity: {trusted_proxies: [10.0.3.2/32], client_ip_from: x-forwarded-for}"},
 		{"once", "", proxied, 2000, "identity: {trusted_proxies: [10.0.3.2/32], client_ip_from: x-forwarded-for}"},
+		{"once for several rows", "", func(n int) *http.Request {
+			if n%600 == 599 {
+				return from("10.0.3.2:4711", "", "")(n)
+			}
+			return proxied(n)
+		}, 2000, "identity: {trusted_proxies: [10.0.3.2/32], client_ip_from: x-forwarded-for}"},
 		{
 			"IPv6 and Forwarded", "", from("[2001:db8::2]:4711", "Forwarded", "for=203.0.113.7"), 500,
 			"identity: {trusted_proxies: ['2001:db8::2/128'], client_ip_from: forwarded}",

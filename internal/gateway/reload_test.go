@@ -23,8 +23,10 @@ func TestReloadUnderLoad(t *testing.T) {
 	const burst, reloads, clients = 1000, 50, 8
 	var running atomic.Int64
 	hold := make(chan struct{})
+	release := sync.OnceFunc(func() { close(hold) })
+	defer release()
 	upstream := func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/held" {
+		if r.URL.RawQuery == "wait" {
 			running.Add(1)
 			<-hold
 		}
@@ -50,7 +52,7 @@ routes:
 	var held sync.WaitGroup
 	for range 3 {
 		held.Go(func() {
-			if res, body := s.do("GET", "/held", nil); res.StatusCode != 200 || body != "hello" {
+			if res, body := s.do("GET", "/held?wait", nil); res.StatusCode != 200 || body != "hello" {
 				t.Errorf("a request that was held across the reloads: status %d, body %q", res.StatusCode, body)
 			}
 		})
@@ -102,7 +104,7 @@ routes:
 	if passed.Load() != burst || denied.Load() == 0 {
 		t.Errorf("%d requests passed and %d were denied, want %d and the rest", passed.Load(), denied.Load(), burst)
 	}
-	close(hold)
+	release()
 	held.Wait()
 	if res, _ := s.do("GET", "/held", nil); res.StatusCode != 200 {
 		t.Errorf("status %d after all are gone, want 200: a place is lost", res.StatusCode)
