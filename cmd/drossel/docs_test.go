@@ -61,6 +61,11 @@ func docsFolder(t *testing.T, text string) string {
 	}
 	policyText, _, _ = strings.Cut(policyText, "```")
 	bad := strings.NewReplacer("search: ", "serch:  ", "burst 20", "bust 20").Replace(policyText)
+	_, tests, ok := strings.Cut(text, "```yaml\npolicy: ")
+	if !ok {
+		t.Fatal("no policy tests in docs/cli.md")
+	}
+	tests, _, _ = strings.Cut("policy: "+tests, "```")
 	var log bytes.Buffer
 	err := accesslogtest.Generate(&log, accesslogtest.Options{
 		Lines: 200_001, Addresses: 1_753, Zipf: 1.1, Disorder: 0.5, Broken: 2, Seed: 1,
@@ -68,7 +73,9 @@ func docsFolder(t *testing.T, text string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, content := range map[string]string{"policy.yaml": policyText, "bad.yaml": bad, "access.log": log.String()} {
+	for name, content := range map[string]string{
+		"policy.yaml": policyText, "bad.yaml": bad, "policy.test.yaml": tests, "access.log": log.String(),
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/drossel-io/drossel"
 	"github.com/drossel-io/drossel/identity"
+	"github.com/drossel-io/drossel/internal/scenario"
 	"github.com/drossel-io/drossel/internal/simulate"
 	"github.com/drossel-io/drossel/policy"
 )
@@ -56,28 +56,20 @@ the policy, the client comes from the header that the policy names.`,
 // explainRequest reads "GET /path?query", as one argument or two. The target may be a whole URL.
 func explainRequest(args []string, o explainOptions) (*identity.Request, error) {
 	const hint = `write it as in drossel explain policy.yaml "GET /api/search"`
-	method, target, ok := strings.Cut(strings.Join(args, " "), " ")
-	if !ok || strings.Contains(target, " ") {
+	if len(strings.Fields(strings.Join(args, " "))) != 2 {
 		return nil, usageErrorf(hint, "explain wants one request, a method and a path")
 	}
-	if !isPeer(o.ip) {
+	if !scenario.IsPeer(o.ip) {
 		return nil, usageErrorf("such as --ip 203.0.113.7, or --ip unix for a unix socket", "--ip %q is not an address", o.ip)
 	}
-	req := &identity.Request{Method: method, Host: o.host, Peer: o.ip}
-	if _, rest, absolute := strings.Cut(target, "://"); absolute && target[0] != '/' {
-		slash := strings.IndexAny(rest+"/", "/?")
-		if req.Host == "" {
-			req.Host = rest[:slash]
-		}
-		target = rest[slash:]
-		if !strings.HasPrefix(target, "/") {
-			target = "/" + target
-		}
+	req, err := scenario.ParseRequest(strings.Join(args, " "))
+	if err != nil {
+		return nil, usageErrorf(hint, "%v", err)
 	}
-	if !strings.HasPrefix(target, "/") && target != "*" {
-		return nil, usageErrorf(hint, "the path %q does not start with /", target)
+	req.Peer = o.ip
+	if o.host != "" {
+		req.Host = o.host
 	}
-	req.Path, req.Query, _ = strings.Cut(target, "?")
 	header := http.Header{}
 	for _, field := range o.headers {
 		name, value, ok := strings.Cut(field, "=")
@@ -88,16 +80,7 @@ func explainRequest(args []string, o explainOptions) (*identity.Request, error) 
 		header.Add(name, value)
 	}
 	req.Fields = header
-	return req, nil
-}
-
-// isPeer reports whether text is what a connection may say about its peer.
-func isPeer(text string) bool {
-	if _, err := netip.ParseAddr(text); err == nil {
-		return true
-	}
-	_, err := netip.ParseAddrPort(text)
-	return err == nil || text == "unix" || text == "@"
+	return &req, nil
 }
 
 func (p *program) explain(ctx context.Context, path string, req *identity.Request, o explainOptions) error {

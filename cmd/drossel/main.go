@@ -5,6 +5,7 @@
 //	drossel check policy.yaml
 //	drossel explain policy.yaml "GET /api/search" --ip 203.0.113.7
 //	drossel simulate policy.yaml access.log
+//	drossel test policy.test.yaml
 //
 // docs/cli.md describes the commands.
 package main

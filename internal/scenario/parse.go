@@ -345,7 +345,8 @@ func (r *reader) readRequest(f field, s *Step) {
 		return
 	}
 	req.Peer = s.request.Peer
-	s.Request, s.request = text, req
+	s.Request, _, _ = strings.Cut(text, "?")
+	s.request = req
 }
 
 // readAs reads who asks: the address of the peer, and attributes.

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -9,11 +10,11 @@ import (
 )
 
 // ParseRequest reads a request as people write it, "GET /path?query". The target may be a whole URL;
-// its host is the request's.
+// its host is the request's. The error repeats no query, which may hold a secret.
 func ParseRequest(line string) (identity.Request, error) {
 	method, target, ok := strings.Cut(line, " ")
 	if !ok || method == "" || strings.Contains(target, " ") {
-		return identity.Request{}, fmt.Errorf("%q is not one method and one path", line)
+		return identity.Request{}, errors.New("this is not a method and a path")
 	}
 	req := identity.Request{Method: method}
 	if _, rest, absolute := strings.Cut(target, "://"); absolute && target[0] != '/' {
@@ -23,10 +24,10 @@ func ParseRequest(line string) (identity.Request, error) {
 			target = "/" + target
 		}
 	}
-	if !strings.HasPrefix(target, "/") && target != "*" {
-		return identity.Request{}, fmt.Errorf("the path %q does not start with /", target)
-	}
 	req.Path, req.Query, _ = strings.Cut(target, "?")
+	if !strings.HasPrefix(req.Path, "/") && req.Path != "*" {
+		return identity.Request{}, fmt.Errorf("the path %q does not start with /", req.Path)
+	}
 	return req, nil
 }
 
