@@ -1,6 +1,7 @@
 // Command drossel puts rate limits in front of an HTTP API and answers questions about them.
 //
 //	drossel demo
+//	drossel init policy.yaml
 //	drossel serve policy.yaml
 //	drossel check policy.yaml
 //	drossel explain policy.yaml "GET /api/search" --ip 203.0.113.7

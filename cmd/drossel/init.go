@@ -1,0 +1,92 @@
+package main
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drossel-io/drossel/policy"
+)
+
+// initialPolicy is what init writes, with the values that stand for those of its flags.
+//
+//go:embed init.yaml
+var initialPolicy string
+
+const (
+	initialListen   = ":8080"
+	initialUpstream = "http://127.0.0.1:3000"
+)
+
+func (p *program) initCommand() *cobra.Command {
+	var o struct {
+		listen, upstream string
+		force            bool
+	}
+	cmd := &cobra.Command{
+		Use:     "init [policy.yaml]",
+		Short:   "write a policy file to start from",
+		Example: "  drossel init --upstream http://127.0.0.1:3000\n  drossel init - | less",
+		Long: `Init writes a policy file with the limits that most APIs begin with, and comments that say what to
+change. A file that is there is not overwritten. - prints it instead.`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			path, err := onlyPolicy("init", args)
+			if err != nil {
+				return err
+			}
+			text, err := newPolicy(path, o.listen, o.upstream)
+			if err != nil {
+				return err
+			}
+			return p.writePolicy(path, text, o.force)
+		},
+	}
+	cmd.Flags().StringVar(&o.upstream, "upstream", initialUpstream, "where the API is")
+	cmd.Flags().StringVar(&o.listen, "listen", initialListen, "where the gateway listens")
+	cmd.Flags().BoolVar(&o.force, "force", false, "overwrite the file")
+	return cmd
+}
+
+// newPolicy is the text of a policy file that is to be at path.
+func newPolicy(path, listen, upstream string) (string, error) {
+	values := []string{strconv.Quote(initialListen), strconv.Quote(listen), strconv.Quote(initialUpstream), strconv.Quote(upstream)}
+	if path != "-" {
+		values = append(values, defaultPolicy, path)
+	}
+	text := strings.NewReplacer(values...).Replace(initialPolicy)
+	// Nothing but the flags can be wrong.
+	if _, problems := policy.Parse(path, []byte(text)); len(problems) > 0 {
+		return "", usageErrorf(problems[0].Hint, "--%s", problems[0].Text)
+	}
+	return text, nil
+}
+
+func (p *program) writePolicy(path, text string, force bool) error {
+	if path == "-" {
+		p.printf("%s", text)
+		return nil
+	}
+	flags := os.O_WRONLY | os.O_CREATE | os.O_EXCL
+	if force {
+		flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+	}
+	file, err := os.OpenFile(path, flags, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return &failure{text: path + ": the file is there already", hint: "name another one, or overwrite it with --force"}
+	}
+	if err != nil {
+		return fileError(err, "make its folder first")
+	}
+	_, err = file.WriteString(text)
+	if err := errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	fmt.Fprintf(p.stderr, "%s is written. Next: drossel check %s\n", path, path)
+	return nil
+}
