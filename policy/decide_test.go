@@ -473,8 +473,10 @@ func TestSettleCalls(t *testing.T) {
 		status int
 		calls  int
 	}{
-		{"9/s by ip", 200, 0}, {"2 in flight by ip", 200, 1},
-		{"{rate: 9/s, by: ip, charge_on: [401]}", 401, 0}, {"{rate: 9/s, by: ip, charge_on: [401]}", 200, 1},
+		{"9/s by ip", 200, 0},
+		{"2 in flight by ip", 200, 1},
+		{"{rate: 9/s, by: ip, charge_on: [401]}", 401, 0},
+		{"{rate: 9/s, by: ip, charge_on: [401]}", 200, 1},
 	} {
 		store := &countingStore{Memory: drossel.NewMemory(nil)}
 		d := ask(t, load(t, "routes: {/: {limits: ["+test.limit+"]}}", &policy.Options{Store: store}))

@@ -209,7 +209,7 @@ func keySyntax(tokens []string, i int) *keyError {
 
 // keyTokens splits a key into names, | and +.
 func keyTokens(text string) (tokens []string) {
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		for word != "" {
 			n := strings.IndexAny(word, "|+")
 			switch n {

@@ -9,9 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/drossel-io/drossel/identity"
 	"github.com/drossel-io/drossel/policy"
-	"pgregory.net/rapid"
 )
 
 // Two requests have the same key exactly if they are counted by the same names and

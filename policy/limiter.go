@@ -194,6 +194,7 @@ func (l *Limiter) fill(d *Decision, req *identity.Request) (denies bool) {
 			c := &d.Batch.Checks[i]
 			c.Budget = p.limits[i].denied
 			denies = denies || !c.Shadow && c.Cost > 0
+		default:
 		}
 	}
 	// Nothing writes to the bytes any more, so they may be a string without a copy.

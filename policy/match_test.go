@@ -39,10 +39,7 @@ func newRouter(t testing.TB, patterns ...string) *policy.Limiter {
 // route returns the pattern that a request matches, "-" if none does.
 func route(t testing.TB, lim *policy.Limiter, request string) string {
 	method, url, _ := strings.Cut(request, " ")
-	slash := strings.IndexByte(url, '/')
-	if slash < 0 {
-		slash = 0
-	}
+	slash := max(strings.IndexByte(url, '/'), 0)
 	d := lim.Decide(t.Context(), &identity.Request{Method: method, Host: url[:slash], Path: url[slash:], Peer: "192.0.2.1:1"})
 	if d.Route == nil {
 		return "-"

@@ -78,7 +78,7 @@ func (r *reader) readClasses(n *node) {
 		r.checkCosts(what, c.cost, slices.Concat(r.policy.AllRoutes, c.Limits))
 		r.classes[name] = c
 		c.OnFailure, c.Shadow = r.policy.OnFailure, r.policy.Shadow
-		c.apply(&c.OnFailure, &c.Class.Shadow)
+		c.apply(&c.OnFailure, &c.Shadow)
 		r.policy.Classes = append(r.policy.Classes, c.Class)
 	}
 }
@@ -288,7 +288,7 @@ func (r *reader) compileRoute(at *node, route *Route, class *classDecl, own []*L
 			if from.name == "route" {
 				l.UsedBy = append(l.UsedBy, route.Pattern)
 			}
-			c := RouteCheck{Limit: route.enforces(l), From: from.name, Cost: r.cost(at, what, l, layers)}
+			c := RouteCheck{Limit: route.enforces(l), From: from.name, Cost: r.cost(at, l, layers)}
 			route.Checks = append(route.Checks, c)
 		}
 	}
@@ -318,7 +318,7 @@ func limitsOf(checks []RouteCheck) []*Limit {
 
 // cost is what a request of the route costs a limit: what the last layer says that
 // says anything. A scalar is not for limits in flight.
-func (r *reader) cost(at *node, what string, l *Limit, layers []costs) int64 {
+func (r *reader) cost(at *node, l *Limit, layers []costs) int64 {
 	value := int64(1)
 	for _, layer := range layers {
 		if layer.all != nil && l.Budget.Limit().Algorithm != drossel.Concurrency {

@@ -8,8 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/drossel-io/drossel/policy"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/drossel-io/drossel/policy"
 )
 
 var update = flag.Bool("update", false, "write what the files should say into them")

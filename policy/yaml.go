@@ -175,6 +175,7 @@ func (r *reader) checkBrackets(tokens token.Tokens) bool {
 			return true // such as a quote without an end, which the parser reports
 		case token.CommentType:
 			continue
+		default:
 		}
 		if t.Position.Line != first.Position.Line {
 			first = t
@@ -279,6 +280,7 @@ func (r *reader) checkTokens(tokens token.Tokens) bool {
 			}
 		case token.TagType, token.DirectiveType, token.MappingKeyType:
 			text = fmt.Sprintf("%q is not read: a policy is plain maps, lists and texts", t.Value)
+		default:
 		}
 		if text != "" {
 			r.errorf(placeOfToken(t), hint, "%s", text)

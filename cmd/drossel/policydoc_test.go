@@ -103,7 +103,7 @@ func TestPolicyDocLimitTexts(t *testing.T) {
 }
 
 // docPlaces are where keys may stand: a file with KEY there, and the section about it.
-var docPlaces = map[string]struct{ file, heading string }{ //nolint:gochecknoglobals // a table
+var docPlaces = map[string]struct{ file, heading string }{
 	"file":      {"KEY: 1\nroutes: {/: unlimited}", ""},
 	"gateway":   {"gateway: {KEY: 1}", "## gateway"},
 	"metrics":   {"metrics: {KEY: 1}", "## metrics"},
