@@ -26,7 +26,7 @@ func (e *exchange) rewrite(pr *httputil.ProxyRequest) {
 		pr.Out.Host = pr.In.Host
 	}
 	if pr.Out.Body != nil {
-		e.body = &requestBody{ReadCloser: pr.Out.Body}
+		e.body = &requestBody{ReadCloser: pr.Out.Body, client: http.NewResponseController(e.writer)}
 		pr.Out.Body = e.body
 	}
 	e.forward(pr)

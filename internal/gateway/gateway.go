@@ -172,6 +172,7 @@ type exchange struct {
 	proxy    httputil.ReverseProxy
 	request  identity.Request
 	decision *policy.Decision
+	writer   http.ResponseWriter
 	body     *requestBody // nil if there is none
 	stop     func()       // ends the renewal of a place in flight
 	outcome  policy.Outcome
@@ -205,6 +206,7 @@ func (e *exchange) serve(w http.ResponseWriter, r *http.Request) {
 		e.answer(w, r, problemHeld())
 	default:
 		e.stop = httplimit.KeepPlace(r.Context(), d)
+		e.writer = w
 		e.proxy.ServeHTTP(w, r)
 	}
 }
@@ -229,7 +231,10 @@ func (e *exchange) end() {
 		// What is charged is settled even if the client is gone.
 		e.decision.Done(context.Background(), e.outcome)
 	}
-	e.rules, e.request, e.decision, e.body, e.stop, e.outcome = nil, identity.Request{}, nil, nil, nil, policy.Outcome{}
+	if e.body != nil {
+		e.body.leave()
+	}
+	e.rules, e.request, e.decision, e.writer, e.body, e.stop, e.outcome = nil, identity.Request{}, nil, nil, nil, nil, policy.Outcome{}
 	e.gateway.exchanges.Put(e)
 }
 

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
 // A request that has both Content-Length and Transfer-Encoding is how requests are
@@ -43,6 +45,8 @@ type headConn struct {
 
 	mu   sync.Mutex // guards last: package net/http reads on while a handler runs
 	last []byte
+
+	wrote atomic.Int64 // when the deadline of writing was set, nanoseconds
 }
 
 // Read implements net.Conn.
@@ -52,6 +56,17 @@ func (c *headConn) Read(p []byte) (int, error) {
 		c.remember(p[:n])
 	}
 	return n, err
+}
+
+// Write implements net.Conn. A client that stops to read is cut off, at any time of
+// a response that may be long.
+func (c *headConn) Write(p []byte) (int, error) {
+	const often = stallTimeout / 8
+	now := time.Now()
+	if last := c.wrote.Load(); now.UnixNano()-last > int64(often) && c.wrote.CompareAndSwap(last, now.UnixNano()) {
+		_ = c.SetWriteDeadline(now.Add(stallTimeout))
+	}
+	return c.Conn.Write(p)
 }
 
 func (c *headConn) remember(p []byte) {

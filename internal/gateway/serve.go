@@ -16,6 +16,7 @@ const (
 	maxRequestHead     = 64 << 10
 	requestHeadTimeout = 10 * time.Second
 	clientIdleTimeout  = 2 * time.Minute
+	stallTimeout       = time.Minute // of a body in which nothing moves
 )
 
 // Serve accepts connections on l until ctx ends, then lets requests end for as

@@ -89,20 +89,43 @@ func (e *exchange) fail(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // A requestBody remembers whether it could be read: if not, that is the client's
-// fault and no failure of the upstream.
+// fault and no failure of the upstream. A body that stalls cannot be read.
 type requestBody struct {
 	io.ReadCloser
 
 	failed atomic.Bool
+
+	mu     sync.Mutex               // guards client
+	client *http.ResponseController // nil once the request is over: the connection is of others then
 }
 
 // Read implements io.Reader.
 func (b *requestBody) Read(p []byte) (int, error) {
+	b.deadline(time.Now().Add(stallTimeout))
 	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.deadline(time.Time{})
+	}
 	if err != nil && err != io.EOF {
 		b.failed.Store(true)
 	}
 	return n, err
+}
+
+// deadline says until when the client may take to send more.
+func (b *requestBody) deadline(at time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.client != nil {
+		_ = b.client.SetReadDeadline(at) // a connection without deadlines may stall
+	}
+}
+
+// leave ends the deadlines: a read may outlive its request.
+func (b *requestBody) leave() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.client = nil
 }
 
 // answers notes that the upstream has answered.

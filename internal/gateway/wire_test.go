@@ -514,3 +514,55 @@ func TestOptions(t *testing.T) {
 		}
 	}
 }
+
+// A body in which nothing moves holds neither a connection nor a place for ever; one
+// that moves slowly may take as long as it takes.
+func TestStalls(t *testing.T) {
+	file := "limits:\n  x: {rate: 1 in flight for 5m, by: ip}\nroutes:\n  /: {limits: [x]}\n"
+	synctest.Test(t, func(t *testing.T) {
+		s := inMemory(t, gateway.Options{Limiter: parsePolicy(t, file, nil)}, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			w.Header().Set("Content-Length", "1048576") // or a flush waits for a lock, and time does not pass
+			_, _ = w.Write(make([]byte, 1<<20))
+		})
+		defer s.close()
+		send := func(text string, read bool) net.Conn {
+			conn, err := s.dial(t.Context(), "tcp", s.address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if read {
+				go func() { _, _ = io.Copy(io.Discard, conn) }()
+			}
+			if _, err := io.WriteString(conn, text); err != nil {
+				t.Fatal(err)
+			}
+			return conn
+		}
+		busy := func() bool {
+			res, _ := s.do("GET", "/", nil)
+			return res.StatusCode == 429
+		}
+		up := send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nx", true)
+		for range 2 { // slow, but it moves
+			time.Sleep(50 * time.Second)
+			if _, err := io.WriteString(up, "x"); err != nil || !busy() {
+				t.Error("a slow upload was cut off:", err)
+			}
+		}
+		time.Sleep(61 * time.Second)
+		if busy() {
+			t.Error("a stalled upload holds its place")
+		}
+		down := send("GET / HTTP/1.1\r\nHost: a\r\n\r\n", false)
+		time.Sleep(30 * time.Second)
+		if !busy() {
+			t.Error("a download was cut off after half a minute")
+		}
+		time.Sleep(40 * time.Second)
+		if busy() {
+			t.Error("a stalled download holds its place")
+		}
+		_, _ = up.Close(), down.Close()
+	})
+}
