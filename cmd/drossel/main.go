@@ -7,6 +7,7 @@
 //	drossel explain policy.yaml "GET /api/search" --ip 203.0.113.7
 //	drossel simulate policy.yaml access.log
 //	drossel test policy.test.yaml
+//	drossel config show policy.yaml
 //
 // docs/cli.md describes the commands.
 package main

@@ -145,14 +145,14 @@ is 0 if all went well, 1 if something failed or check found problems, 2 if the c
 	root.SetUsageTemplate(usageTemplate)
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(p.checkCommand(), p.explainCommand(), p.simulateCommand(), p.serveCommand(), p.demoCommand(), p.versionCommand())
-	root.AddCommand(p.testCommand(), p.initCommand())
+	root.AddCommand(p.testCommand(), p.initCommand(), p.configCommand())
 	return root
 }
 
 func unknownCommand(root *cobra.Command, name string) error {
-	hint := "see drossel --help"
+	hint := "see " + root.CommandPath() + " --help"
 	if near := root.SuggestionsFor(name); len(near) > 0 {
-		hint = "did you mean drossel " + near[0] + "?"
+		hint = "did you mean " + root.CommandPath() + " " + near[0] + "?"
 	}
 	return usageErrorf(hint, "unknown command %q", name)
 }

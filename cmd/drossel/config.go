@@ -1,0 +1,224 @@
+package main
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drossel-io/drossel"
+	"github.com/drossel-io/drossel/identity"
+	"github.com/drossel-io/drossel/policy"
+)
+
+func (p *program) configCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "config",
+		Short:   "show a policy file with every default filled in",
+		Example: "  drossel config show policy.yaml",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageErrorf("such as drossel config show policy.yaml", "config wants a command")
+			}
+			return unknownCommand(cmd, args[0])
+		},
+		RunE:                       func(*cobra.Command, []string) error { return nil },
+		SuggestionsMinimumDistance: 2,
+	}
+	cmd.AddCommand(p.configShowCommand())
+	return cmd
+}
+
+func (p *program) configShowCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "show [policy.yaml]",
+		Short:   "show a policy file with every default filled in",
+		Example: "  drossel config show policy.yaml\n  drossel config show --json policy.yaml",
+		Long: `Show prints the configuration that a policy file amounts to: with every default filled in, limits in
+place under their names, and what routes inherit from their class and from the file. It is a policy file
+again, and means the same.`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			path, err := onlyPolicy("config show", args)
+			if err != nil {
+				return err
+			}
+			parsed, _, err := p.goodPolicy(path)
+			if err != nil {
+				return err
+			}
+			shown := effective(parsed)
+			if asJSON {
+				return p.printJSON(shown)
+			}
+			p.printf("%s", shown.yaml(""))
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// effective is a policy as a file that leaves nothing out.
+func effective(p *policy.Policy) block {
+	t := block{{"version", 1}, {"store", p.Store}}
+	if g := p.Gateway; g.Upstream != nil {
+		t.add("gateway", block{{"listen", g.Listen}, {"upstream", g.Upstream.Redacted()}})
+	}
+	if m := p.Metrics; m.Listen != "" {
+		t.add("metrics", block{{"listen", m.Listen}})
+	}
+	t.add("identity", effectiveIdentity(p.Identity))
+	t.add("limits", effectiveLimits(p))
+	if len(p.AllRoutes) > 0 {
+		t.add("all_routes", limitNames(p.AllRoutes))
+	}
+	if len(p.Classes) > 0 {
+		classes := block{}
+		for _, c := range p.Classes {
+			classes.add(c.Name, tree{
+				{"limits", limitNames(c.Limits)}, {"on_store_failure", c.OnFailure.String()}, {"mode", modeWord(c.Shadow)},
+			})
+		}
+		t.add("classes", classes)
+	}
+	if len(p.Routes) > 0 {
+		routes := block{}
+		for _, r := range p.Routes {
+			routes.add(r.Pattern, effectiveRoute(r))
+		}
+		t.add("routes", routes)
+	}
+	t.add("on_store_failure", p.OnFailure.String())
+	t.add("mode", modeWord(p.Shadow))
+	t.add("response", block{{"headers", p.Response.Profiles}})
+	return t
+}
+
+func effectiveIdentity(as *identity.Attributes) block {
+	ip := as.ClientIP()
+	from := strings.ToLower(ip.From)
+	if from == "" {
+		from = "none"
+	}
+	t := block{{"trusted_proxies", strings.Fields(ip.TrustedProxies.String())}, {"client_ip_from", from}}
+	if ip.Depth > 0 {
+		t.add("client_ip_depth", ip.Depth)
+	}
+	t.add("ipv4_prefix", orDefault(ip.IPv4Prefix, 32))
+	t.add("ipv6_prefix", orDefault(ip.IPv6Prefix, 64))
+	attributes := block{}
+	for _, name := range as.Names() {
+		ref, err := as.Ref(name)
+		if err != nil {
+			continue // its own names are known
+		}
+		a := ref.Attribute()
+		if a.From == "" {
+			a.From = "given"
+		}
+		shown := tree{{"from", a.From}, {"readable", a.Readable}, {"secret", a.Secret}, {"fold", a.Fold}, {"trusted", a.Trusted}}
+		if a.Values != nil {
+			shown.add("values", a.Values)
+		}
+		attributes.add(name, shown)
+	}
+	if len(attributes) > 0 {
+		t.add("attributes", attributes)
+	}
+	return t
+}
+
+func orDefault(n, standard int) int {
+	if n == 0 {
+		return standard
+	}
+	return n
+}
+
+// effectiveLimits are all limits by name, those in place and that of preflights too: a name is what
+// their counts belong to.
+func effectiveLimits(p *policy.Policy) block {
+	t := block{}
+	for _, l := range p.Limits {
+		t.add(l.Name, effectiveLimit(l, l.Shadow))
+	}
+	preflight := p.Preflight.Checks[0].Limit
+	if !slices.ContainsFunc(p.Limits, func(l *policy.Limit) bool { return l.Name == preflight.Name }) {
+		t.add(preflight.Name, effectiveLimit(preflight, false))
+	}
+	return t
+}
+
+func effectiveLimit(l *policy.Limit, shadow bool) tree {
+	t := tree{{"rate", effectiveRate(l.Budget.Limit())}}
+	if !l.Keyless {
+		t.add("by", l.By)
+		t.add("on_missing", l.OnMissing.String())
+	}
+	t.add("status", l.Status)
+	if l.ChargeOn != nil {
+		t.add("charge_on", l.ChargeOn)
+	}
+	t.add("mode", modeWord(shadow))
+	return t
+}
+
+// effectiveRate is a limit's text form with its defaults, as far as writing them leaves its counts in
+// place: to name the time zone of a calendar would not.
+func effectiveRate(l drossel.Limit) string {
+	switch text := l.String(); {
+	case l.Quota == 0:
+		return text
+	case l.Algorithm == drossel.TokenBucket:
+		if l.Burst == 0 {
+			l.Burst = l.Quota
+		}
+		return l.String() + " token_bucket"
+	case l.Algorithm == drossel.Concurrency && !strings.Contains(text, " for "):
+		return text + " for 60s"
+	default:
+		return text
+	}
+}
+
+func effectiveRoute(r *policy.Route) any {
+	switch {
+	case r.Unlimited:
+		return "unlimited"
+	case r.Deny:
+		return "deny"
+	}
+	t, own, costs := tree{}, []string{}, tree{}
+	for _, c := range r.Checks {
+		if c.From == "route" {
+			own = append(own, c.Limit.Name)
+		}
+		costs.add(c.Limit.Name, c.Cost)
+	}
+	if r.Class != "" {
+		t.add("class", r.Class)
+	}
+	t.add("limits", own)
+	if len(costs) > 0 {
+		t.add("cost", costs)
+	}
+	t.add("on_store_failure", r.OnFailure.String())
+	t.add("mode", modeWord(r.Shadow))
+	return t
+}
+
+func modeWord(shadow bool) string {
+	if shadow {
+		return "shadow"
+	}
+	return "enforce"
+}
+
+func limitNames(limits []*policy.Limit) []string {
+	names := make([]string, len(limits))
+	for i, l := range limits {
+		names[i] = l.Name
+	}
+	return names
+}
