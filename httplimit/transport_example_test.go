@@ -2,6 +2,7 @@ package httplimit_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 
@@ -21,9 +22,7 @@ func ExampleTransport() {
 			res := httptest.NewRecorder()
 			next.ServeHTTP(res, r)
 			fmt.Printf("server: %d, Retry-After: %q\n", res.Code, res.Header().Get("Retry-After"))
-			for name, values := range res.Header() {
-				w.Header()[name] = values
-			}
+			maps.Copy(w.Header(), res.Header())
 			w.WriteHeader(res.Code)
 		})
 	}

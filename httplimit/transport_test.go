@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net"
 	"net/http"
@@ -245,6 +246,7 @@ func TestTransportLeavesAlone(t *testing.T) {
 		{"no r", 429, rateLimit(`"write";t=1`), get},
 		{"another limit without r", 429, rateLimit(`"write";r=0;t=1, "read"`), get},
 		{"negative r", 429, rateLimit(`"write";r=-1;t=1`), get},
+		{"another limit with negative r", 429, rateLimit(`"write";r=0;t=1, "read";r=-1`), get},
 		{"negative t", 429, rateLimit(`"write";r=0;t=-1`), get},
 		{"a fraction of t", 429, rateLimit(`"write";r=0;t=1.0`), get},
 		{"a string as t", 429, rateLimit(`"write";r=0;t="1"`), get},
@@ -419,6 +421,40 @@ func TestTransportSendsTheBodyAgain(t *testing.T) {
 	}
 }
 
+// Every try has a body of its own, whatever the Base does.
+func TestTransportMakesTheBodyAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var bodies []io.ReadCloser
+		rt := &httplimit.Transport{Base: roundTripper(func(r *http.Request) (*http.Response, error) {
+			bodies = append(bodies, r.Body)
+			if text, err := io.ReadAll(r.Body); string(text) != "order" || err != nil {
+				t.Errorf("try %d: body %q, error %v", len(bodies), text, err)
+			}
+			return &http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {"1"}}, Body: http.NoBody}, nil
+		})}
+		send(t, rt, newRequest(t, "PUT", "order"))
+		if len(bodies) != 4 {
+			t.Errorf("%d tries, want 4", len(bodies))
+		}
+	})
+}
+
+// A date that is over does not make up for other waits.
+func TestTransportCountsNoNegativeWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		waits := []string{time.Now().Add(-time.Hour).Format(http.TimeFormat), "60"}
+		rt := &httplimit.Transport{MaxWait: 30 * time.Second, Base: roundTripper(func(*http.Request) (*http.Response, error) {
+			wait := waits[0]
+			waits = waits[1:]
+			return &http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {wait}}, Body: http.NoBody}, nil
+		})}
+		send(t, rt, newRequest(t, "GET", ""))
+		if len(waits) != 0 {
+			t.Errorf("%d answers left, want 0", len(waits))
+		}
+	})
+}
+
 // A body that cannot be made again is an error, as in net/http.
 func TestTransportGetBodyFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -494,9 +530,7 @@ func TestTransportAgainstALimit(t *testing.T) {
 				p := newPeer(t, func(w http.ResponseWriter, r *http.Request) {
 					res := serve(h, r)
 					statuses = append(statuses, res.status)
-					for name, values := range res.header {
-						w.Header()[name] = values
-					}
+					maps.Copy(w.Header(), res.header)
 					w.WriteHeader(res.status)
 				})
 				rt := &httplimit.Transport{Base: p, Pace: pace}
