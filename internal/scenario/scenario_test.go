@@ -65,20 +65,38 @@ func TestWhatStepsCanSay(t *testing.T) {
 func TestFailures(t *testing.T) {
 	policyText := readFile(t, "testdata/policy.yaml")
 	for _, tt := range []struct{ name, steps, expected, got string }{
-		{"allowed", `{request: GET /, times: 9, expect: denied}`, "{denied: true}", "{allowed: true}"},
-		{"denied", `{request: GET /internal/x, expect: allowed}`, "{allowed: true}", "{denied: internal-all-deny, status: 429, retry_after: never}"},
-		{"another limit", `{request: GET /, times: 10, expect: allowed}, {request: GET /, expect: {denied: login}}`,
-			"{denied: login}", "{denied: read, status: 429, retry_after: 200ms}"},
-		{"another status", `{request: GET /internal/x, expect: {denied: true, status: 503}}`,
-			"{denied: true, status: 503}", "{denied: internal-all-deny, status: 429, retry_after: never}"},
-		{"another wait", `{request: GET /, times: 10, expect: allowed}, {request: GET /, expect: {denied: read, retry_after: 1s}}`,
-			"{denied: read, retry_after: 1s}", "{denied: read, status: 429, retry_after: 200ms}"},
-		{"more left", `{request: GET /, times: 4, expect: {allowed: true, remaining: {read: 5}}}`,
-			"{allowed: true, remaining: {read: 5}}", "{allowed: true, remaining: {read: 6}}"},
-		{"not asked", `{request: GET /, expect: {allowed: true, remaining: {month: 100}}}`,
-			"{allowed: true, remaining: {month: 100}}", "{allowed: true, remaining: {month: was not asked}}"},
-		{"held", `{request: GET /slow, times: 2, expect: {allowed: true, delay: 0s}}`,
-			"{allowed: true, delay: 0s}", "{allowed: true, delay: 100ms}"},
+		{
+			"allowed", `{request: GET /, times: 9, expect: denied}`,
+			"{denied: true}", "{allowed: true}",
+		},
+		{
+			"denied", `{request: GET /internal/x, expect: allowed}`,
+			"{allowed: true}", "{denied: internal-all-deny, status: 429, retry_after: never}",
+		},
+		{
+			"another limit", `{request: GET /, times: 10, expect: allowed}, {request: GET /, expect: {denied: login}}`,
+			"{denied: login}", "{denied: read, status: 429, retry_after: 200ms}",
+		},
+		{
+			"another status", `{request: GET /internal/x, expect: {denied: true, status: 503}}`,
+			"{denied: true, status: 503}", "{denied: internal-all-deny, status: 429, retry_after: never}",
+		},
+		{
+			"another wait", `{request: GET /, times: 10, expect: allowed}, {request: GET /, expect: {denied: read, retry_after: 1s}}`,
+			"{denied: read, retry_after: 1s}", "{denied: read, status: 429, retry_after: 200ms}",
+		},
+		{
+			"more left", `{request: GET /, times: 4, expect: {allowed: true, remaining: {read: 5}}}`,
+			"{allowed: true, remaining: {read: 5}}", "{allowed: true, remaining: {read: 6}}",
+		},
+		{
+			"not asked", `{request: GET /, expect: {allowed: true, remaining: {month: 100}}}`,
+			"{allowed: true, remaining: {month: 100}}", "{allowed: true, remaining: {month: was not asked}}",
+		},
+		{
+			"held", `{request: GET /slow, times: 2, expect: {allowed: true, delay: 0s}}`,
+			"{allowed: true, delay: 0s}", "{allowed: true, delay: 100ms}",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tests := "policy: policy.yaml\ntests: [{name: n, steps: [" + tt.steps + "]}]"
@@ -136,11 +154,11 @@ func TestBadFiles(t *testing.T) {
 			if err == nil {
 				t.Fatal("it is good")
 			}
-			got := ""
+			var b strings.Builder
 			for line := range strings.Lines(err.Error()) {
-				got += "# " + strings.TrimPrefix(line, ":")
+				b.WriteString("# " + strings.TrimPrefix(line, ":"))
 			}
-			got += "\n"
+			got := b.String() + "\n"
 			if *update {
 				if err := os.WriteFile(file, []byte(src+mark+got), 0o600); err != nil {
 					t.Fatal(err)
