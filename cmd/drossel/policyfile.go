@@ -5,8 +5,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
+	"github.com/drossel-io/drossel/internal/nearest"
 	"github.com/drossel-io/drossel/policy"
 )
 
@@ -15,10 +17,15 @@ const defaultPolicy = "drossel.yaml"
 
 // splitPolicy takes the policy file off the arguments.
 func splitPolicy(args []string) (path string, rest []string) {
-	if len(args) > 0 && (strings.HasSuffix(args[0], ".yaml") || strings.HasSuffix(args[0], ".yml")) {
+	if len(args) > 0 && isPolicy(args[0]) {
 		return args[0], args[1:]
 	}
 	return defaultPolicy, args
+}
+
+// isPolicy reports whether a policy file may be called so.
+func isPolicy(name string) bool {
+	return strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml")
 }
 
 // onlyPolicy is splitPolicy for commands that take nothing else. "-" is the standard input.
@@ -35,22 +42,56 @@ func onlyPolicy(command string, args []string) (path string, err error) {
 		"%s does not know what to do with %q", command, args[0])
 }
 
-// readPolicy reads a policy file, "-" being the standard input. The error is about reading alone.
-func (p *program) readPolicy(path string) (*policy.Policy, policy.Problems, error) {
+// readText reads a policy file, "-" being the standard input. Name is what messages call it.
+func (p *program) readText(path string) (name string, text []byte, err error) {
 	if path == "-" {
-		text, err := io.ReadAll(p.stdin)
-		if err != nil {
-			return nil, nil, err
-		}
-		parsed, problems := policy.Parse("stdin", text)
-		return parsed, problems, nil
+		text, err = io.ReadAll(p.stdin)
+		return "stdin", text, err
 	}
-	text, err := os.ReadFile(path)
+	text, err = os.ReadFile(path)
 	if err != nil {
-		return nil, nil, fileError(err, "name a policy file, or write drossel.yaml")
+		return "", nil, fileError(err, policyHint(path))
 	}
-	parsed, problems := policy.Parse(path, text)
+	return path, text, nil
+}
+
+// readPolicy reads a policy file. The error is about reading alone.
+func (p *program) readPolicy(path string) (*policy.Policy, policy.Problems, error) {
+	name, text, err := p.readText(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	parsed, problems := policy.Parse(name, text)
 	return parsed, problems, nil
+}
+
+// policyHint says what to do about a policy file that is not there.
+func policyHint(path string) string {
+	if path == defaultPolicy {
+		return "name a policy file, or write " + defaultPolicy
+	}
+	folder := filepath.Dir(path)
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return "there is no folder " + folder
+	}
+	var there []string
+	for _, e := range entries {
+		if isPolicy(e.Name()) && !e.IsDir() {
+			there = append(there, e.Name())
+		}
+	}
+	switch near := nearest.Of(filepath.Base(path), there); {
+	case near != "":
+		return "did you mean " + filepath.Join(folder, near) + "?"
+	case len(there) == 0:
+		return "no file there ends in .yaml or .yml"
+	}
+	const most = 5
+	if len(there) > most {
+		there = append(there[:most], "...")
+	}
+	return "there are: " + strings.Join(there, " ")
 }
 
 // goodPolicy is readPolicy for commands that need a policy without errors.

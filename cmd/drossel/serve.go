@@ -4,19 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
+	"os/signal"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/drossel-io/drossel"
-	"github.com/drossel-io/drossel/internal/gateway"
 	"github.com/drossel-io/drossel/internal/telemetry"
 	"github.com/drossel-io/drossel/policy"
 )
@@ -30,7 +30,10 @@ func (p *program) serveCommand() *cobra.Command {
 		Long: `Serve listens where the policy's gateway section says and forwards what the policy allows to the
 upstream. It logs on the standard error, one line when it is ready and one when it stops, with the
 reason. On SIGINT and SIGTERM it takes no new connection and lets running requests end, for half a
-minute at most; a second signal ends it at once.`,
+minute at most; a second signal ends it at once.
+
+When the policy file changes, and on SIGHUP, it is read again. All counts are kept, and the log says
+what differs. A file with an error in it is refused: the policy before stays in force.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := onlyPolicy("serve", args)
 			if err != nil {
@@ -45,28 +48,18 @@ minute at most; a second signal ends it at once.`,
 
 func (p *program) serve(ctx context.Context, path string, asJSON bool) error {
 	start := time.Now()
-	parsed, problems, err := p.goodPolicy(path)
-	if err != nil {
-		return err
-	}
-	if parsed.Gateway.Upstream == nil {
-		return &failure{
-			text: parsed.Name + ": no gateway section, so there is nothing to serve",
-			hint: `gateway: {upstream: "http://127.0.0.1:3000"}`,
-		}
-	}
 	log := p.logger(asJSON)
-	memory := drossel.NewMemory(nil)
-	watch := telemetry.New(&telemetry.Options{Log: log, Memory: memory})
-	limiter, err := watch.Limiter(parsed, &policy.Options{Store: memory})
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP) // before the policy is read, so that none ends the program
+	defer signal.Stop(hangups)
+	file := watchPolicy(path, log)
+	defer file.close()
+	r, problems, err := p.newReloader(path, log)
 	if err != nil {
 		return err
 	}
-	watch.InForce(parsed)
-	gate, err := gateway.New(gateway.Options{Limiter: limiter, Log: log})
-	if err != nil {
-		return err
-	}
+	r.asJSON = asJSON
+	parsed, watch := r.inForce, r.telemetry
 	metricsAt, stopMetrics, err := serveMetrics(ctx, watch, log, parsed.Metrics.Listen)
 	if err != nil {
 		return err
@@ -76,19 +69,26 @@ func (p *program) serve(ctx context.Context, path string, asJSON bool) error {
 	if err != nil {
 		return err
 	}
+	if err := checkLoop(ctx, parsed.Gateway.Upstream, listener.Addr()); err != nil {
+		_ = listener.Close()
+		return err
+	}
 	facts := startFacts{
 		policy: parsed, warnings: problems, at: address(listener), metrics: metricsAt, upstream: probe(ctx, parsed.Gateway.Upstream),
 		took: time.Since(start),
 	}
 	watch.Ready()
 	p.announce(log, facts, asJSON)
+	r.listening = listener.Addr()
+	stopReloads := r.start(ctx, hangups, file)
 	said := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		watch.Draining()
 		p.say(log, asJSON, "stopping: "+reason(ctx)+"; running requests may end")
 		close(said)
 	})
-	err = gate.Serve(ctx, listener)
+	err = r.gate.Serve(ctx, listener)
+	stopReloads()
 	flush(ctx, watch)
 	if err != nil {
 		stop()
@@ -97,6 +97,13 @@ func (p *program) serve(ctx context.Context, path string, asJSON bool) error {
 	<-said
 	p.say(log, asJSON, "stopped: "+reason(ctx))
 	return nil
+}
+
+func errNoGateway(name string) error {
+	return &failure{
+		text: name + ": no gateway section, so there is nothing to serve",
+		hint: `gateway: {upstream: "http://127.0.0.1:3000"}`,
+	}
 }
 
 // flushTimeout is how long the end waits for who reads the log.
@@ -242,10 +249,32 @@ func listen(ctx context.Context, section, where string) (net.Listener, error) {
 		}
 		l, err = config.Listen(ctx, network, at)
 	}
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, &failure{text: "listen on " + where + ": somebody else listens there", hint: "stop that, or change listen in the " + section + " section"}
+	if err != nil {
+		return nil, listenError(err, section, where)
 	}
-	return l, err
+	return l, nil
+}
+
+// listenError says why it is not possible to listen, and what to do.
+func listenError(err error, section, where string) error {
+	change := "change listen in the " + section + " section"
+	fact, hint := err.Error(), change
+	if e, ok := errors.AsType[*net.OpError](err); ok {
+		fact = e.Err.Error()
+	}
+	switch _, unknown := errors.AsType[*net.DNSError](err); {
+	case errors.Is(err, syscall.EADDRINUSE):
+		fact, hint = "somebody else listens there", "stop that, or "+change
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		fact, hint = "this machine has no such address", change+`; listen: ":8080" takes all addresses of this machine`
+	case unknown:
+		fact, hint = "this machine's name service does not know the host", change+`; listen: ":8080" takes all addresses of this machine`
+	case errors.Is(err, fs.ErrPermission):
+		fact, hint = "not permitted", "use a port from 1024 on, or a folder that this user may write to: "+change
+	case errors.Is(err, fs.ErrNotExist):
+		fact, hint = "no such folder", "make it, or "+change
+	}
+	return &failure{text: "listen on " + where + ": " + fact, hint: hint}
 }
 
 // abandoned reports whether nobody answers on a unix socket: what is left of a process that was killed.

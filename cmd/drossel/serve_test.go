@@ -19,6 +19,7 @@ import (
 
 // A served is a run of drossel serve.
 type served struct {
+	path  string         // of the policy
 	lines *bufio.Scanner // of stderr
 	stop  func(error)    // as a signal would
 	code  chan int
@@ -31,9 +32,14 @@ func serve(t *testing.T, text string, flags ...string) *served {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return serveFile(t, path, flags...)
+}
+
+func serveFile(t *testing.T, path string, flags ...string) *served {
+	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	r, w := io.Pipe()
-	s := &served{lines: bufio.NewScanner(r), stop: cancel, code: make(chan int, 1)}
+	s := &served{path: path, lines: bufio.NewScanner(r), stop: cancel, code: make(chan int, 1)}
 	go func() {
 		code := run(ctx, append([]string{"serve", path}, flags...), nil, io.Discard, w)
 		_ = w.Close()

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+const (
+	// settle is how long a file must be left alone before it counts as written.
+	settle = 100 * time.Millisecond
+
+	// maxLinks is how many symbolic links a path may have, as on Linux.
+	maxLinks = 40
+)
+
+// A fileWatch tells when a file has changed, in whatever way: written in place, replaced by another, or
+// reached over a symbolic link that now leads elsewhere, as the files of a Kubernetes volume are. It asks
+// the system to be told; it does not look again and again.
+type fileWatch struct {
+	changed chan struct{} // something has happened to the file; read it to see what
+
+	watcher *fsnotify.Watcher
+	path    string
+	places  map[string]bool // what an event must be about: the file, and the links that lead to it
+	folders []string        // of places; these are watched
+}
+
+// newFileWatch begins to watch; run tells, close ends it.
+func newFileWatch(path string) (*fileWatch, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, err
+	}
+	w := &fileWatch{changed: make(chan struct{}, 1), watcher: watcher, path: path}
+	if err := w.follow(); err != nil {
+		_ = watcher.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+// close ends watching; after it nothing is told. There may be no w.
+func (w *fileWatch) close() {
+	if w != nil {
+		_ = w.watcher.Close()
+	}
+}
+
+// run tells of changes until ctx ends.
+func (w *fileWatch) run(ctx context.Context) {
+	settled := time.NewTimer(settle)
+	settled.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case e, ok := <-w.watcher.Events:
+			if !ok {
+				return
+			}
+			if w.places[e.Name] {
+				_ = w.follow() // what cannot be watched now is tried again at the next event
+				settled.Reset(settle)
+			}
+		case err, ok := <-w.watcher.Errors:
+			if !ok {
+				return
+			}
+			if errors.Is(err, fsnotify.ErrEventOverflow) { // some were lost
+				settled.Reset(settle)
+			}
+		case <-settled.C:
+			_ = w.follow()
+			select {
+			case w.changed <- struct{}{}:
+			default: // it is not read yet
+			}
+		}
+	}
+}
+
+// follow watches the folders that the path goes through now, and no others. The error is the first one.
+func (w *fileWatch) follow() (err error) {
+	places := placesOf(w.path)
+	folders := make([]string, len(places))
+	w.places = map[string]bool{}
+	for i, p := range places {
+		folders[i] = filepath.Dir(p)
+		w.places[p] = true
+		w.places[folders[i]] = true // the folder itself may go
+	}
+	for _, f := range w.folders {
+		if !slices.Contains(folders, f) {
+			_ = w.watcher.Remove(f) // it is gone, maybe
+		}
+	}
+	for _, f := range folders {
+		// Again even if it is watched: it may be another folder of that name.
+		if e := w.watcher.Add(f); e != nil && err == nil {
+			err = e
+		}
+	}
+	w.folders = folders
+	return err
+}
+
+// placesOf returns the symbolic links on a clean absolute path, and at the end the file itself, or what
+// of the path there is not.
+func placesOf(path string) []string {
+	var places []string
+	root := filepath.VolumeName(path) + string(filepath.Separator)
+	here, rest := root, split(path[len(root):])
+	for links := 0; len(rest) > 0; {
+		next := filepath.Join(here, rest[0])
+		rest = rest[1:]
+		target, err := os.Readlink(next)
+		if err != nil || links == maxLinks {
+			if _, err := os.Lstat(next); err != nil || len(rest) == 0 {
+				return append(places, next)
+			}
+			here = next
+			continue
+		}
+		links++
+		places = append(places, next)
+		if filepath.IsAbs(target) {
+			here = root
+			target = strings.TrimPrefix(target, root)
+		}
+		rest = append(split(target), rest...)
+	}
+	return places
+}
+
+// split returns the elements of a path. A ".." is kept: behind a link it leads elsewhere than the text says.
+func split(path string) []string {
+	return slices.DeleteFunc(strings.Split(filepath.ToSlash(path), "/"), func(s string) bool { return s == "" || s == "." })
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// However a file is changed, the watch tells; what happens beside it, it does not.
+func TestFileWatch(t *testing.T) {
+	// A volume of Kubernetes: policy.yaml -> ..data/policy.yaml, and ..data -> a folder that is swapped.
+	kubernetes := func(t *testing.T, dir string) {
+		t.Helper()
+		write(t, filepath.Join(dir, "..1", "policy.yaml"), "one")
+		link(t, "..1", filepath.Join(dir, "..data"))
+		link(t, "..data/policy.yaml", filepath.Join(dir, "policy.yaml"))
+	}
+	swap := func(t *testing.T, dir, from, to string) {
+		t.Helper()
+		write(t, filepath.Join(dir, to, "policy.yaml"), to)
+		link(t, to, filepath.Join(dir, "..data_tmp"))
+		rename(t, filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data"))
+		if err := os.RemoveAll(filepath.Join(dir, from)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plain := func(t *testing.T, dir string) { t.Helper(); write(t, filepath.Join(dir, "policy.yaml"), "one") }
+	for _, tt := range []struct {
+		name   string
+		set    func(t *testing.T, dir string)
+		change []func(t *testing.T, dir string)
+	}{
+		{"written in place", plain, []func(*testing.T, string){
+			func(t *testing.T, dir string) { write(t, filepath.Join(dir, "policy.yaml"), "two") },
+			func(t *testing.T, dir string) { write(t, filepath.Join(dir, "policy.yaml"), "three") },
+		}},
+		{"replaced", plain, []func(*testing.T, string){
+			func(t *testing.T, dir string) {
+				write(t, filepath.Join(dir, "new"), "two")
+				rename(t, filepath.Join(dir, "new"), filepath.Join(dir, "policy.yaml"))
+			},
+			func(t *testing.T, dir string) { write(t, filepath.Join(dir, "policy.yaml"), "three") },
+		}},
+		{"removed and made again", plain, []func(*testing.T, string){
+			func(t *testing.T, dir string) {
+				if err := os.Remove(filepath.Join(dir, "policy.yaml")); err != nil {
+					t.Fatal(err)
+				}
+			},
+			func(t *testing.T, dir string) { write(t, filepath.Join(dir, "policy.yaml"), "three") },
+		}},
+		{"a volume of Kubernetes", kubernetes, []func(*testing.T, string){
+			func(t *testing.T, dir string) { swap(t, dir, "..1", "..2") },
+			func(t *testing.T, dir string) { swap(t, dir, "..2", "..3") },
+			func(t *testing.T, dir string) { write(t, filepath.Join(dir, "..3", "policy.yaml"), "in place") },
+		}},
+		{"a link of its folder", func(t *testing.T, dir string) {
+			t.Helper()
+			write(t, filepath.Join(dir, "releases", "1", "policy.yaml"), "one")
+			write(t, filepath.Join(dir, "releases", "2", "policy.yaml"), "two")
+			link(t, filepath.Join(dir, "releases", "1"), filepath.Join(dir, "current"))
+			link(t, "current/../1/policy.yaml", filepath.Join(dir, "policy.yaml"))
+		}, []func(*testing.T, string){
+			func(t *testing.T, dir string) {
+				link(t, filepath.Join(dir, "releases", "2"), filepath.Join(dir, "next"))
+				rename(t, filepath.Join(dir, "next"), filepath.Join(dir, "current"))
+			},
+			func(t *testing.T, dir string) { write(t, filepath.Join(dir, "releases", "1", "policy.yaml"), "two") },
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			tt.set(t, dir)
+			w, err := newFileWatch(filepath.Join(dir, "policy.yaml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.close()
+			ctx, stop := context.WithCancel(t.Context())
+			var running sync.WaitGroup
+			running.Go(func() { w.run(ctx) })
+			defer running.Wait()
+			defer stop()
+			for i, change := range tt.change {
+				change(t, dir)
+				select {
+				case <-w.changed:
+				case <-time.After(10 * time.Second):
+					t.Fatalf("nothing is told of change %d", i)
+				}
+			}
+			write(t, filepath.Join(dir, "access.log"), "a line")
+			select {
+			case <-w.changed:
+				t.Error("a change of another file is told")
+			case <-time.After(3 * settle):
+			}
+		})
+	}
+}
+
+func TestPlacesOf(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(path string) string { return filepath.Join(dir, path) }
+	write(t, at("real/policy.yaml"), "")
+	link(t, "real", at("one"))
+	link(t, "one/policy.yaml", at("two"))
+	link(t, "loop", at("loop"))
+	link(t, "../"+filepath.Base(dir)+"/./two", at("three"))
+	for _, tt := range []struct {
+		path string
+		want []string
+	}{
+		{"real/policy.yaml", []string{"real/policy.yaml"}},
+		{"one/policy.yaml", []string{"one", "real/policy.yaml"}},
+		{"three", []string{"three", "two", "one", "real/policy.yaml"}},
+		{"none/policy.yaml", []string{"none"}},
+		{"real/none.yaml", []string{"real/none.yaml"}},
+	} {
+		for i := range tt.want {
+			tt.want[i] = at(tt.want[i])
+		}
+		if got := placesOf(at(tt.path)); !slices.Equal(got, tt.want) {
+			t.Errorf("placesOf(%s) = %v, want %v", tt.path, got, tt.want)
+		}
+	}
+	if got := placesOf(at("loop")); len(got) != maxLinks+1 {
+		t.Errorf("placesOf(loop) has %d places, want an end after %d links", len(got), maxLinks)
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func link(t *testing.T, target, path string) {
+	t.Helper()
+	if err := os.Symlink(target, path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func rename(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.Rename(from, to); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,261 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/drossel-io/drossel"
+	"github.com/drossel-io/drossel/internal/gateway"
+	"github.com/drossel-io/drossel/internal/telemetry"
+	"github.com/drossel-io/drossel/policy"
+)
+
+// A reloader puts what the policy file says in force, when it changes and when it is told to. Counts are
+// in the store, which stays.
+type reloader struct {
+	*program
+
+	path      string
+	log       *slog.Logger
+	asJSON    bool
+	store     drossel.Store
+	telemetry *telemetry.Telemetry
+	gate      *gateway.Gateway
+	listening net.Addr // where the gateway does
+
+	inForce *policy.Policy
+	text    []byte // of inForce
+	tried   []byte // the text that was looked at last
+	failed  string // why it could not be read last; "" if it could
+}
+
+// newReloader makes the gateway of a policy file, and what it needs. The problems are warnings.
+func (p *program) newReloader(path string, log *slog.Logger) (*reloader, policy.Problems, error) {
+	name, text, err := p.readText(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	parsed, problems := policy.Parse(name, text)
+	if err := problems.Err(); err != nil {
+		return nil, nil, err
+	}
+	if parsed.Gateway.Upstream == nil {
+		return nil, nil, errNoGateway(name)
+	}
+	memory := drossel.NewMemory(nil)
+	r := &reloader{
+		program: p, path: path, log: log, store: memory,
+		telemetry: telemetry.New(&telemetry.Options{Log: log, Memory: memory}),
+		inForce:   parsed, text: text, tried: text,
+	}
+	limiter, err := r.telemetry.Limiter(parsed, &policy.Options{Store: memory})
+	if err != nil {
+		return nil, nil, err
+	}
+	if r.gate, err = gateway.New(gateway.Options{Limiter: limiter, Log: log}); err != nil {
+		return nil, nil, err
+	}
+	r.telemetry.InForce(parsed)
+	return r, problems, nil
+}
+
+// watchPolicy begins to watch a policy file, before it is read, so that no change is missed; nil if that
+// is not possible.
+func watchPolicy(path string, log *slog.Logger) *fileWatch {
+	if path == "-" {
+		return nil
+	}
+	w, err := newFileWatch(path)
+	if err != nil {
+		log.Warn("the policy file is not watched: send SIGHUP when it has changed", slog.String("error", err.Error()))
+		return nil
+	}
+	return w
+}
+
+// start reloads until ctx ends or stop is called, which waits for the end. Hangups are signals; no file
+// means that nothing tells of its changes.
+func (r *reloader) start(ctx context.Context, hangups <-chan os.Signal, file *fileWatch) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	var changed <-chan struct{}
+	if file != nil {
+		changed = file.changed
+		running.Go(func() { file.run(ctx) })
+	}
+	running.Go(func() { r.run(ctx, hangups, changed) })
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+// run reloads until ctx ends.
+func (r *reloader) run(ctx context.Context, hangups <-chan os.Signal, changed <-chan struct{}) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangups:
+			r.reload(ctx, true)
+		case <-changed:
+			r.reload(ctx, false)
+		}
+	}
+}
+
+// reload reads the file. If nobody has asked, it keeps silent about what it knows already.
+func (r *reloader) reload(ctx context.Context, asked bool) {
+	if r.path == "-" {
+		r.refuse(errors.New("it came from the standard input: there is no file to read again"), nil)
+		return
+	}
+	name, text, err := r.readText(r.path)
+	if err != nil {
+		if failed := err.Error(); asked || failed != r.failed {
+			r.failed = failed
+			r.refuse(err, nil)
+		}
+		return
+	}
+	known := r.failed == "" && bytes.Equal(text, r.tried)
+	r.tried, r.failed = text, ""
+	switch {
+	case known && !asked:
+	case bytes.Equal(text, r.text):
+		r.telemetry.InForce(r.inForce)
+		r.tell(slog.LevelInfo, "policy unchanged", "#"+r.inForce.Fingerprint+" stays in force", nil)
+	default:
+		r.replace(ctx, name, text)
+	}
+}
+
+// replace puts a text in force, or says why not.
+func (r *reloader) replace(ctx context.Context, name string, text []byte) {
+	next, problems := policy.Parse(name, text)
+	if err := problems.Err(); err != nil {
+		r.refuse(err, wouldChange(r.inForce, text))
+		return
+	}
+	before := r.inForce
+	changes := differences(before, next)
+	if err := r.enforce(ctx, next); err != nil {
+		r.refuse(err, changes)
+		return
+	}
+	r.inForce, r.text = next, text
+	r.telemetry.InForce(next)
+	lines := make([]string, 0, len(changes)+len(problems))
+	lines = append(lines, aligned(changes)...)
+	if len(changes) == 0 {
+		lines = append(lines, "no limit, class or route differs")
+	}
+	for _, p := range problems {
+		lines = append(lines, strings.Split(p.String(), "\n")...)
+	}
+	r.tell(slog.LevelInfo, "policy reloaded", "#"+before.Fingerprint+" -> #"+next.Fingerprint+"   counters kept", lines)
+}
+
+// enforce lets next decide from now on.
+func (r *reloader) enforce(ctx context.Context, next *policy.Policy) error {
+	if next.Gateway.Upstream == nil {
+		return errNoGateway(next.Name)
+	}
+	if err := checkLoop(ctx, next.Gateway.Upstream, r.listening); err != nil {
+		return err
+	}
+	limiter, err := r.telemetry.Limiter(next, &policy.Options{Store: r.store})
+	if err != nil {
+		return err
+	}
+	return r.gate.Reload(limiter)
+}
+
+// refuse says what is wrong and what would have changed.
+func (r *reloader) refuse(err error, would []change) {
+	r.telemetry.Refused()
+	lines := strings.Split(err.Error(), "\n")
+	if f, ok := errors.AsType[*failure](err); ok && f.hint != "" {
+		lines = append(lines, "hint: "+f.hint)
+	}
+	for _, c := range would {
+		what, _, _ := strings.Cut(c.Text, aside)
+		text := c.What + " " + what
+		if c.Mark != "~" {
+			text = c.Mark + " " + text
+		}
+		lines = append(lines, "it would have changed: "+text)
+	}
+	r.tell(slog.LevelError, "policy NOT reloaded", "#"+r.inForce.Fingerprint+" stays in force", lines)
+}
+
+// tell prints a headline and indented lines for people, or logs them for programs.
+func (r *reloader) tell(level slog.Level, what, detail string, lines []string) {
+	if r.asJSON {
+		r.log.LogAttrs(context.Background(), level, "policy", slog.String("state", strings.ToLower(strings.TrimPrefix(what, "policy "))),
+			slog.String("detail", strings.Join(strings.Fields(detail), " ")), slog.Any("lines", lines))
+		return
+	}
+	headline := what + "  " + detail
+	if level >= slog.LevelError {
+		headline = what + ", " + detail
+	}
+	var b strings.Builder
+	fmt.Fprintln(&b, headline)
+	for _, l := range lines {
+		fmt.Fprintln(&b, "  "+l)
+	}
+	_, _ = r.stderr.Write([]byte(b.String())) // at once, or other lines come between
+}
+
+// aligned writes changes below each other.
+func aligned(changes []change) []string {
+	t := newTable("", "")
+	for _, c := range changes {
+		t.add(c.Mark+" "+c.What, c.Text)
+	}
+	var b bytes.Buffer
+	t.print(&b, "")
+	return strings.Split(strings.TrimRight(b.String(), "\n"), "\n")
+}
+
+// A limit as most files write it: "search: 5/s burst 20 by ip" or "search: {rate: 5/s, by: ip}".
+var writtenLimit = regexp.MustCompile(`^ +"?([\w.-]+)"?: *(?:"([^"]*)"|\{(?:.*[ {,])?rate: *"?([^,"}]*)|([^#{}]*))`)
+
+// wouldChange guesses from a text that is no policy which limits it would have changed: those that it
+// declares on one line each.
+func wouldChange(before *policy.Policy, text []byte) []change {
+	was := byName(before.Limits)
+	var changes []change
+	inside := false
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimRight(line, "\r\n")
+		if line != "" && line[0] != ' ' && line[0] != '#' {
+			inside = strings.HasPrefix(line, "limits:")
+		}
+		m := writtenLimit.FindStringSubmatch(line)
+		if !inside || m == nil {
+			continue
+		}
+		rate, _, _ := strings.Cut(m[2]+m[3]+m[4], " by ")
+		l, err := drossel.ParseLimit(rate)
+		if err != nil {
+			continue
+		}
+		switch old := was[m[1]]; {
+		case old == nil:
+			changes = append(changes, change{"+", "limit " + m[1], l.String()})
+		case old.Budget.Limit() != l:
+			changes = append(changes, change{"~", "limit " + m[1], arrow("", old.Budget.Limit().String(), l.String())})
+		}
+	}
+	return changes
+}
