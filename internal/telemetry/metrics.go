@@ -224,7 +224,7 @@ func (s memoryStats) Collect(to chan<- prometheus.Metric) {
 type reload struct {
 	mu          sync.Mutex // guards the fields below
 	fingerprint string     // "" before the start
-	at          time.Time  // since when
+	at          time.Time  // since when it is in force
 	changes     int        // reloads that worked
 	refusals    int
 	failed      bool // the last reload was refused
@@ -238,7 +238,10 @@ func (r *reload) applied(fingerprint string) {
 	if r.fingerprint != "" {
 		r.changes++
 	}
-	r.fingerprint, r.at, r.failed = fingerprint, time.Now(), false
+	if r.fingerprint != fingerprint {
+		r.fingerprint, r.at = fingerprint, time.Now()
+	}
+	r.failed = false
 }
 
 func (r *reload) refused() {

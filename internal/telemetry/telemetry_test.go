@@ -360,6 +360,9 @@ func TestReload(t *testing.T) {
 		second := limiter(t, tel, texts[1], &policy.Options{Store: memory})
 		tel.InForce(second.Policy())
 		check("reloaded", 1, 1, 1, second.Policy(), start.Add(90*time.Second))
+		time.Sleep(time.Second)
+		tel.InForce(second.Policy())
+		check("reloaded without a change", 2, 1, 1, second.Policy(), start.Add(90*time.Second))
 		ask(second, "GET /", "192.0.2.1")
 		ask(first, "GET /", "192.0.2.1") // a request that was on its way
 		got := values(scrape(t, tel), "drossel_checks_total")
