@@ -86,7 +86,7 @@ func appendRequest(attrs []slog.Attr, d *policy.Decision) []slog.Attr {
 	}
 	attrs = append(attrs, slog.String("id", d.Batch.ID.String()), slog.String("class", d.Class), slog.String("route", route))
 	if d.StoreTime > 0 {
-		attrs = append(attrs, slog.String("by", d.Batch.By.String()), slog.Float64("store_latency", d.StoreTime.Seconds()))
+		attrs = append(attrs, slog.String("by", d.Batch.By.String()), slog.Float64("store_latency", seconds(d.StoreTime)))
 	}
 	return attrs
 }
@@ -105,7 +105,7 @@ func appendWait(attrs []slog.Attr, name string, wait time.Duration) []slog.Attr 
 	if wait == drossel.Never {
 		return attrs
 	}
-	return append(attrs, slog.Float64(name, wait.Seconds()))
+	return append(attrs, slog.Float64(name, seconds(wait)))
 }
 
 // readable returns the attributes of all keys of a decision that operators may read,
@@ -125,3 +125,6 @@ func readable(by *policy.Limiter, d *policy.Decision) []slog.Attr {
 	}
 	return []slog.Attr{slog.GroupAttrs("attributes", attrs...)}
 }
+
+// seconds divides once, so that whole microseconds print as such.
+func seconds(d time.Duration) float64 { return float64(d) / float64(time.Second) }
