@@ -718,3 +718,41 @@ func TestPreflightInShadow(t *testing.T) {
 		}
 	}
 }
+
+// A path that servers read in different ways is charged to the routes of all
+// readings, so that no lenient route stands in for the one that is served.
+func TestAmbiguousPaths(t *testing.T) {
+	const file = `
+routes:
+  /: {limits: [100/h by ip]}
+  /api/search/: {limits: [2/h by ip]}
+  /users/{id}: {limits: [3/h by ip]}
+  GET /healthz: unlimited
+`
+	for path, want := range map[string]int{
+		"/healthz":                          20, // unlimited
+		"/api/search/x":                     2,
+		"/api/search/x/../../../healthz":    2,
+		"/api/search/..%2f..%2fhealthz":     2,
+		"/api/search/%2e%2e/%2e%2e/healthz": 2,
+		"/api/search%2Fx":                   2,
+		"/users/a%2fb":                      3,
+		"/a/../healthz":                     20, // / allows more
+		"/users/./7":                        3,
+		"/healthz/../api/search/x":          2,
+		"//healthz":                         20,
+		"/x/..;/api/search/y":               2, // parameters go first, then it is a dot segment
+	} {
+		lim := load(t, file, nil)
+		passed := 0
+		for range 20 {
+			req := identity.Request{Method: "GET", Path: path, Peer: "192.0.2.1:1"}
+			if lim.Decide(t.Context(), &req).Allowed {
+				passed++
+			}
+		}
+		if passed != want {
+			t.Errorf("%s: %d of 20 passed, want %d", path, passed, want)
+		}
+	}
+}

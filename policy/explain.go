@@ -48,8 +48,7 @@ type ExplainedCheck struct {
 // Explain decides as Decide would, without charging anything, and shows what it
 // looked at. It is not observed.
 func (l *Limiter) Explain(ctx context.Context, req *identity.Request) *Explanation {
-	route, path := l.policy.find(req)
-	p := l.policy.planOf(route)
+	p, path := l.policy.find(req)
 	x := &Explanation{
 		Decision:  l.decide(ctx, req, p, path, true),
 		Method:    strings.ToUpper(req.Method),
@@ -57,13 +56,9 @@ func (l *Limiter) Explain(ctx context.Context, req *identity.Request) *Explanati
 		Path:      path,
 		OnFailure: p.onFailure.String(),
 	}
-	x.Less = l.policy.lessSpecific(route, x)
+	x.Less = l.policy.lessSpecific(p.route, x)
 	x.Identity = l.explainIdentity(req, p)
-	checks := l.policy.Unmatched.Checks
-	if route != nil {
-		checks = route.Checks
-	}
-	for _, c := range checks {
+	for _, c := range p.checks {
 		x.Checks = append(x.Checks, l.explainCheck(x.Decision, c))
 	}
 	return x

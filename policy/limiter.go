@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -84,8 +85,8 @@ func (l *Limiter) Policy() *Policy { return l.policy }
 // nil: a store in trouble becomes the failure mode of the route. The caller must
 // call Done exactly once when the request is over. It sets req.Params.
 func (l *Limiter) Decide(ctx context.Context, req *identity.Request) *Decision {
-	route, path := l.policy.find(req)
-	d := l.decide(ctx, req, l.policy.planOf(route), path, false)
+	plan, path := l.policy.find(req)
+	d := l.decide(ctx, req, plan, path, false)
 	if (d.Batch.ID == drossel.ID{}) && (!d.Allowed || l.observe != nil) {
 		d.Batch.ID = drossel.NewID() // somebody will name it; a request that just passes needs none
 	}
@@ -95,13 +96,48 @@ func (l *Limiter) Decide(ctx context.Context, req *identity.Request) *Decision {
 	return d
 }
 
-// find returns the route of a request, nil if none matches, and its path in normal
-// form.
-func (p *Policy) find(req *identity.Request) (*Route, string) {
+// find returns the plan of a request and its path in normal form. Where the path
+// can be read in several ways that are different routes, the request must fit the
+// limits of all of them: nobody knows which one the upstream will serve.
+func (p *Policy) find(req *identity.Request) (pl *plan, path string) {
 	if isPreflight(req) {
-		return p.Preflight, req.Path
+		return p.Preflight.plan, req.Path
 	}
-	return p.routes.find(req)
+	route, path := p.routes.find(req)
+	pl = p.planOf(route)
+	for _, other := range p.routes.others(req, route) {
+		pl = p.both(pl, p.planOf(other))
+	}
+	return pl, path
+}
+
+// maxJoinedPlans is how many plans of two routes are kept.
+const maxJoinedPlans = 1000
+
+// both returns the plan of a with the checks of b that it does not have, as far as
+// a batch holds them. It is made once for each pair, if they are not too many: which
+// pairs there are is the clients' choice.
+func (p *Policy) both(a, b *plan) *plan {
+	if joined, ok := p.joined.Load([2]*plan{a, b}); ok {
+		return joined.(*plan) //nolint:errcheck,forcetypeassert // nothing else is stored
+	}
+	r := Route{Class: a.class, OnFailure: a.onFailure}
+	if a.route != nil {
+		r = *a.route
+	}
+	r.Checks = slices.Clone(a.checks)
+	for _, c := range b.checks {
+		has := slices.ContainsFunc(r.Checks, func(o RouteCheck) bool { return o.Limit.Name == c.Limit.Name })
+		if !has && len(r.Checks) < drossel.MaxChecks {
+			r.Checks = append(r.Checks, c)
+		}
+	}
+	joined := newPlan(p, &r)
+	joined.route = a.route
+	if p.joinedCount.Add(1) <= maxJoinedPlans {
+		p.joined.Store([2]*plan{a, b}, joined)
+	}
+	return joined
 }
 
 // isPreflight reports whether req is a CORS preflight. Other OPTIONS requests are

@@ -392,7 +392,13 @@ func newMatcher(routes []*Route) *matcher {
 // find returns the route of a request, nil if none matches, and its path in normal
 // form. It allocates only for a path, host or method that is not in that form.
 func (m *matcher) find(req *identity.Request) (r *Route, path string) {
-	path, method := cleanPath(req.Path), strings.ToUpper(req.Method)
+	path = cleanPath(req.Path)
+	return m.at(req, path), path
+}
+
+// at returns the route of a request at a path in normal form.
+func (m *matcher) at(req *identity.Request, path string) *Route {
+	method := strings.ToUpper(req.Method)
 	rest := path
 	if rest == "/" {
 		rest = ""
@@ -400,11 +406,23 @@ func (m *matcher) find(req *identity.Request) (r *Route, path string) {
 	if m.hosts != nil {
 		if b := m.hosts[req.Hostname()]; b != nil {
 			if r := b.find(rest, method); r != nil {
-				return r, path
+				return r
 			}
 		}
 	}
-	return m.any.find(rest, method), path
+	return m.any.find(rest, method)
+}
+
+// others returns the routes that a request has as well where its path can be read
+// in other ways than the normal form: with dot segments or escaped slashes in it,
+// one server takes /a/../b for /b and another serves it below /a.
+func (m *matcher) others(req *identity.Request, first *Route) (rs []*Route) {
+	for _, path := range otherReadings(req.Path) {
+		if r := m.at(req, path); r != first && !slices.Contains(rs, r) {
+			rs = append(rs, r)
+		}
+	}
+	return rs
 }
 
 // find goes down the tree, the more specific first. Among routes that do not

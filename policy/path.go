@@ -13,21 +13,39 @@ func cleanPath(path string) string {
 	if isClean(path) {
 		return path
 	}
-	decoded := decode(path)
-	segments := make([]string, 0, 16)
-	for segment := range strings.SplitSeq(decoded, "/") {
+	return readPath(path, true, true)
+}
+
+// readPath is cleanPath for a path that is not clean. Without dots, .. is a segment
+// like others; without slashes, an escaped slash is a part of its segment.
+func readPath(path string, dots, slashes bool) string {
+	if !slashes {
+		path = strings.NewReplacer("%2f", "%252F", "%2F", "%252F").Replace(path) // decoded once it is %2F
+	}
+	path = decode(path)
+	segments := make([]string, 0, strings.Count(path, "/")+1)
+	for segment := range strings.SplitSeq(path, "/") {
 		if i := strings.IndexByte(segment, ';'); i >= 0 {
 			segment = segment[:i]
 		}
-		switch segment {
-		case "", ".":
-		case "..":
+		switch {
+		case segment == "" || segment == ".":
+		case segment == ".." && dots:
 			segments = segments[:max(len(segments)-1, 0)]
 		default:
 			segments = append(segments, segment)
 		}
 	}
 	return "/" + strings.Join(segments, "/")
+}
+
+// otherReadings returns the paths, in the form of cleanPath, that servers may take
+// path for which do not read it as cleanPath does; none for nearly every path.
+func otherReadings(path string) []string {
+	if isClean(path) || !strings.Contains(decode(path), "..") && !strings.Contains(strings.ToUpper(path), "%2F") {
+		return nil
+	}
+	return []string{readPath(path, true, false), readPath(path, false, true), readPath(path, false, false)}
 }
 
 // isClean reports whether the path is in normal form.

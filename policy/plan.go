@@ -12,6 +12,7 @@ type plan struct {
 	class      string
 	attributes *identity.Attributes
 	limits     []*Limit
+	checks     []RouteCheck
 	keys       []plannedKey    // of the checks
 	template   []drossel.Check // Budget, Cost, Final and Shadow are set
 	onFailure  drossel.FailureMode
@@ -33,7 +34,7 @@ func byIP(as *identity.Attributes) keyPart {
 }
 
 func newPlan(p *Policy, r *Route) *plan {
-	pl := &plan{route: r, pattern: r.Pattern, class: r.Class, attributes: p.Identity, onFailure: r.OnFailure}
+	pl := &plan{route: r, pattern: r.Pattern, class: r.Class, attributes: p.Identity, onFailure: r.OnFailure, checks: r.Checks}
 	if r.Pattern == "" {
 		pl.route = nil
 	}

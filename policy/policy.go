@@ -3,6 +3,8 @@ package policy
 import (
 	"math/bits"
 	"net/url"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/drossel-io/drossel"
@@ -29,6 +31,9 @@ type Policy struct {
 	Shadow      bool                // nothing is enforced unless class or route say so
 
 	routes *matcher
+	joined sync.Map // [2]*plan → *plan, see both
+
+	joinedCount atomic.Int64
 }
 
 // Gateway is the file's gateway section; the zero Gateway if there is none.
