@@ -14,8 +14,11 @@ var ErrNever = errors.New("drossel: the cost can never fit")
 // and takes nothing, with an error that wraps context.DeadlineExceeded if ctx ends
 // before that.
 //
-// Of a token bucket Wait reserves its place in the queue and gives it back if ctx
-// ends first. Other algorithms have no queue: Wait sleeps and asks again.
+// Of a token bucket Wait reserves its place in the queue. If ctx ends first it gives
+// the place back, as far as nobody has queued behind it: those have been told when
+// to go, and what has refilled meanwhile may be used already. So a crowd that gives
+// up at once leaves most of its queue to run off. Other algorithms have no queue:
+// Wait sleeps and asks again.
 func (l *Limiter) Wait(ctx context.Context, key string) error { return l.WaitN(ctx, key, 1) }
 
 // WaitN is Wait for cost units.
