@@ -1,6 +1,7 @@
 package telemetry_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -183,10 +184,36 @@ func TestLogHangs(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		close(free)
 		time.Sleep(2 * time.Second)
-		tel.Flush(t.Context())
 		lines := log.lines(t)
 		if n := loggedDenials(lines); n != 5000 || len(lines) > 3000 {
 			t.Errorf("%d lines tell of %d denials, want 5000 in fewer lines", len(lines), n)
+		}
+	})
+}
+
+// Flush waits until everything is written, but no longer than it may.
+func TestFlushWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log logBuffer
+		handler := slog.NewJSONHandler(writerFunc(func(p []byte) (int, error) {
+			time.Sleep(time.Second)
+			return log.Write(p)
+		}), nil)
+		tel := telemetry.New(&telemetry.Options{Log: slog.New(handler)})
+		l := limiter(t, tel, "routes: {/: deny}", nil)
+		for range 5 {
+			ask(l, "GET /", "192.0.2.1")
+		}
+		start := time.Now()
+		short, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer cancel()
+		tel.Flush(short)
+		if took, n := time.Since(start), len(log.lines(t)); took != 1500*time.Millisecond || n != 1 {
+			t.Errorf("a short flush took %v and %d lines, want 1.5 s and 1", took, n)
+		}
+		tel.Flush(t.Context())
+		if took, n := time.Since(start), len(log.lines(t)); took != 5*time.Second || n != 5 {
+			t.Errorf("the flush ended after %v and %d lines, want 5 s and 5", took, n)
 		}
 	})
 }
