@@ -135,6 +135,9 @@ func (p *parser) prefix(f *fields, line []byte) (rest []byte, err error) {
 		return nil, errPrefix
 	}
 	if bytes.IndexByte(user, ' ') > 0 && !isAddr(addr) && isAddr(second) {
+		if slices.ContainsFunc(addr, func(c byte) bool { return !isHostByte(c) }) {
+			return nil, errPrefix
+		}
 		f.host, addr = addr, second
 		if _, user, ok = cut(user, ' '); !ok {
 			return nil, errPrefix
@@ -274,6 +277,11 @@ func splitRequest(f *fields, request []byte) error {
 	}
 	f.method = method
 	return splitTarget(f, target)
+}
+
+// isHostByte reports whether c may stand in a host with a port.
+func isHostByte(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || bytes.IndexByte([]byte("-._:[]"), c) >= 0
 }
 
 // splitTarget reads the four forms of a request target (RFC 9112, 3.2).
