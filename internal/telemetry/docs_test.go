@@ -95,13 +95,14 @@ func docsTraffic(t *testing.T, text string) (metrics, denials, counts string) {
 	}
 	w := httptest.NewRecorder()
 	tel.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	var shown strings.Builder
 	counter := regexp.MustCompile(`^drossel_(decisions|checks)_total`)
 	for line := range strings.Lines(w.Body.String()) {
 		if counter.MatchString(line) && !strings.HasSuffix(line, " 0\n") {
-			metrics += line
+			shown.WriteString(line)
 		}
 	}
-	return metrics, shadow + denied, counts
+	return shown.String(), shadow + denied, counts
 }
 
 // The table has each metric with its labels, and nothing else.
@@ -117,7 +118,7 @@ func TestDocsNameEveryMetric(t *testing.T) {
 	memory := drossel.NewMemory(nil)
 	tel := telemetry.New(&telemetry.Options{Memory: memory})
 	tel.InForce(limiter(t, tel, counted, nil).Policy())
-	real := map[string]string{}
+	exported := map[string]string{}
 	for name, family := range scrape(t, tel) {
 		if !strings.HasPrefix(name, "drossel_") {
 			continue
@@ -128,9 +129,9 @@ func TestDocsNameEveryMetric(t *testing.T) {
 		}
 		order := []string{"class", "limit", "outcome", "by"}
 		slices.SortFunc(names, func(a, b string) int { return slices.Index(order, a) - slices.Index(order, b) })
-		real[name] = strings.Join(names, ", ")
+		exported[name] = strings.Join(names, ", ")
 	}
-	if diff := gocmp.Diff(real, documented); diff != "" {
-		t.Errorf("metrics (-real +docs):\n%s", diff)
+	if diff := gocmp.Diff(exported, documented); diff != "" {
+		t.Errorf("metrics (-exported +docs):\n%s", diff)
 	}
 }

@@ -203,6 +203,30 @@ func TestDecisionsAndChecks(t *testing.T) {
 	}
 }
 
+// A path that two routes may be asked for is counted for the limits of both.
+func TestChecksOfTwoRoutes(t *testing.T) {
+	tel := telemetry.New(nil)
+	l := limiter(t, tel, `
+limits: {all: 9/h, a: 9/h by ip, b: 9/h by ip}
+all_routes: [all]
+routes: {/a/: {limits: [a]}, /b: {limits: [b]}}
+`, nil)
+	before := series(scrape(t, tel))
+	if n := len(ask(l, "GET /a/../b", "192.0.2.1").Limits); n != 3 {
+		t.Fatalf("the request has %d limits, want 3", n)
+	}
+	after := scrape(t, tel)
+	checks := values(after, "drossel_checks_total")
+	for _, limit := range []string{"all", "a", "b"} {
+		if n := checks["limit="+limit+" outcome=allowed"]; n != 1 {
+			t.Errorf("%v checks of %s, want 1", n, limit)
+		}
+	}
+	if diff := cmp.Diff(before, series(after)); diff != "" {
+		t.Errorf("the series changed:\n%s", diff)
+	}
+}
+
 // Whatever clients send, there are no more series than the policy has names.
 func TestSeriesDoNotDependOnRequests(t *testing.T) {
 	var log logBuffer
