@@ -150,24 +150,26 @@ func covered(method string, patterns []*pattern) bool {
 }
 
 // key is a text that shapes of a host share only if they are equal.
-func (s shape) key(host string) string {
-	if s.below {
-		host += ">" // which no host has
+func (a shape) key(host string) string {
+	var b strings.Builder
+	b.WriteString(host)
+	if a.below {
+		b.WriteByte('>') // which no host has
 	}
-	for _, segment := range s.segments {
-		host += "/" + segment // which has no slash
+	for _, segment := range a.segments {
+		b.WriteString("/" + segment) // which has no slash
 	}
-	return host
+	return b.String()
 }
 
-// pattern names the wildcards of what a and b share.
-func (s shape) pattern(a, b *pattern) pattern {
-	p := pattern{segments: s.segments, subtree: s.below, names: make([]string, len(s.segments))}
-	for i, segment := range s.segments {
+// pattern names the wildcards of what x and y share.
+func (a shape) pattern(x, y *pattern) pattern {
+	p := pattern{segments: a.segments, subtree: a.below, names: make([]string, len(a.segments))}
+	for i, segment := range a.segments {
 		if segment != "" {
 			continue
 		}
-		for _, from := range []*pattern{a, b} {
+		for _, from := range []*pattern{x, y} {
 			if i < len(from.names) && from.names[i] != "" {
 				p.names[i] = from.names[i]
 			}

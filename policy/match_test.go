@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -189,9 +190,8 @@ var slowEscape = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
 
 func slowDecode(s string) string {
 	return slowEscape.ReplaceAllStringFunc(s, func(e string) string {
-		var c byte
-		fmt.Sscanf(e, "%%%02x", &c)
-		return string([]byte{c})
+		c, _ := strconv.ParseUint(e[1:], 16, 8)
+		return string([]byte{byte(c)})
 	})
 }
 

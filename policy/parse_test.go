@@ -82,11 +82,11 @@ func readGolden(t testing.TB, file string) (src, want string) {
 func checkGolden(t *testing.T, file, src, got, want string) {
 	t.Helper()
 	if *update {
-		text := src + wantMark
+		text := []byte(src + wantMark)
 		for line := range strings.Lines(got) {
-			text += "# " + line
+			text = append(text, "# "+line...)
 		}
-		if err := os.WriteFile(file, []byte(text+"\n"), 0o600); err != nil {
+		if err := os.WriteFile(file, append(text, '\n'), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return

@@ -43,7 +43,7 @@ func (p Problem) String() string {
 }
 
 // Problems are the problems of a file, sorted by place.
-type Problems []Problem
+type Problems []Problem //nolint:errname // warnings are among them
 
 // Error returns all problems, one below the other.
 func (ps Problems) Error() string {

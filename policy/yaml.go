@@ -292,15 +292,17 @@ func (r *reader) checkTokens(tokens token.Tokens) bool {
 
 // flowBrace is what is wrong with a pattern that stands inside {...}.
 func flowBrace(tokens token.Tokens, i int) (text, hint string) {
-	pattern, value := tokens[i-1].Value, "public"
+	value := "public"
+	var pattern strings.Builder
+	pattern.WriteString(tokens[i-1].Value)
 	for _, t := range tokens[i:min(i+4, len(tokens))] {
 		if t.Type == token.MappingValueType {
 			break
 		}
-		pattern += t.Value
+		pattern.WriteString(t.Value)
 	}
 	return `"{" inside {...} starts a map in YAML`,
-		fmt.Sprintf("routes is a map: put the pattern before a colon, on its own line:   %s: {class: %s}", pattern, value)
+		fmt.Sprintf("routes is a map: put the pattern before a colon, on its own line:   %s: {class: %s}", &pattern, value)
 }
 
 // convert turns a syntax tree into nodes.

@@ -7,8 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/drossel-io/drossel/internal/keyid"
 	"pgregory.net/rapid"
+
+	"github.com/drossel-io/drossel/internal/keyid"
 )
 
 // An ID is the HMAC of the kind, a NUL and the parts, each behind its length.
