@@ -79,6 +79,21 @@ func (p *program) printPolicy(parsed *policy.Policy) {
 	}
 	t.print(p.stdout, "")
 	p.printf("\n")
+	if l, builtIn := preflight(parsed); l != nil {
+		p.printf("preflights  %s%s\n\n", rule(l), builtIn)
+	}
+}
+
+// preflight returns the limit of CORS preflights, which no route shows, and a remark if it is not the file's.
+func preflight(parsed *policy.Policy) (l *policy.Limit, remark string) {
+	if parsed.Preflight == nil || len(parsed.Preflight.Checks) == 0 {
+		return nil, ""
+	}
+	l = parsed.Preflight.Checks[0].Limit
+	if !slices.ContainsFunc(parsed.Limits, func(o *policy.Limit) bool { return o.Name == l.Name }) {
+		remark = " (built in)"
+	}
+	return l, remark
 }
 
 // printProblems prints what check is asked for, so it goes to stdout.
@@ -202,6 +217,7 @@ type checkReport struct {
 	Problems    []problemReport `json:"problems"`
 	Limits      []limitReport   `json:"limits"`
 	Routes      []routeReport   `json:"routes"`
+	Preflight   *limitReport    `json:"preflight,omitempty"` // the limit of CORS preflights; line 0 is the built-in one
 }
 
 // A problemReport is a policy.Problem; the fields are the same.
@@ -268,6 +284,10 @@ func newCheckReport(path string, parsed *policy.Policy, problems policy.Problems
 	}
 	if open(parsed) {
 		report.Routes = append(report.Routes, newRouteReport(parsed.Unmatched))
+	}
+	if l, _ := preflight(parsed); l != nil {
+		limit := newLimitReport(l)
+		report.Preflight = &limit
 	}
 	return report
 }

@@ -56,6 +56,9 @@ the policy, the client comes from the header that the policy names.`,
 // explainRequest reads "GET /path?query", as one argument or two. The target may be a whole URL.
 func explainRequest(args []string, o explainOptions) (*identity.Request, error) {
 	const hint = `write it as in drossel explain policy.yaml "GET /api/search"`
+	if len(args) > 1 && isPolicy(args[len(args)-1]) {
+		return nil, usageErrorf(hint, "the policy comes first, before the request")
+	}
 	if len(strings.Fields(strings.Join(args, " "))) != 2 {
 		return nil, usageErrorf(hint, "explain wants one request, a method and a path")
 	}
@@ -256,6 +259,12 @@ type explainedReport struct {
 	Applies    bool             `json:"applies"`
 	Why        string           `json:"why,omitempty"` // it does not apply
 	Shadow     bool             `json:"shadow,omitempty"`
+
+	*answerReport // of a limit that applies
+}
+
+// An answerReport is what a limit says to a request.
+type answerReport struct {
 	Allowed    bool             `json:"allowed"`
 	Remaining  int64            `json:"remaining"`
 	RetryAfter simulate.Seconds `json:"retry_after"`
@@ -282,7 +291,7 @@ func newExplainReport(x *policy.Explanation) explainReport {
 		r := explainedReport{Limit: c.Limit.Name, Key: c.Key, Cost: c.Cost, Applies: c.Index >= 0, Why: c.Skipped, Shadow: c.Limit.Shadow}
 		if r.Applies {
 			check := &d.Batch.Checks[c.Index]
-			r.Allowed, r.Remaining, r.RetryAfter = check.Allowed, left(check), simulate.Seconds(check.RetryAfter)
+			r.answerReport = &answerReport{check.Allowed, left(check), simulate.Seconds(check.RetryAfter)}
 		}
 		report.Limits = append(report.Limits, r)
 	}

@@ -146,7 +146,24 @@ is 0 if all went well, 1 if something failed or check found problems, 2 if the c
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(p.checkCommand(), p.explainCommand(), p.simulateCommand(), p.serveCommand(), p.demoCommand(), p.versionCommand())
 	root.AddCommand(p.testCommand(), p.initCommand(), p.configCommand())
+	sayCompletion(root)
 	return root
+}
+
+// sayCompletion puts the texts of cobra's command in the words of the others.
+func sayCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() != "completion" {
+			continue
+		}
+		c.Short = "print a script that completes command lines in a shell"
+		c.Example = "  source <(drossel completion bash)"
+		c.Long = "Completion prints a script for a shell; the help of each shell says where to put it."
+		for _, shell := range c.Commands() {
+			shell.Short = "print the script for " + shell.Name()
+		}
+	}
 }
 
 func unknownCommand(root *cobra.Command, name string) error {

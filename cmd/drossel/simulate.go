@@ -1,8 +1,13 @@
 package main
 
 import (
+	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,6 +38,9 @@ WOULD NEED is the least limit that would have let all requests of a key pass, at
 or at its own burst: of the worst key, and of the one that only one key in a hundred exceeds.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, logs := splitPolicy(args)
+			if i := slices.IndexFunc(logs, isPolicy); i >= 0 {
+				return usageErrorf("drossel simulate "+logs[i]+" "+logs[0], "%s is a policy, not a log: the policy comes first", logs[i])
+			}
 			if len(logs) == 0 {
 				return usageErrorf("drossel simulate policy.yaml access.log", "simulate wants an access log; - is the standard input")
 			}
@@ -58,9 +66,13 @@ func (p *program) simulate(ctx context.Context, path string, logs []string, o si
 	log, err := accesslog.Read(ctx, logs, &accesslog.Options{Stdin: p.stdin, Progress: bar.reading})
 	if err != nil {
 		bar.done()
-		return fileError(err, "")
+		return logError(err)
 	}
 	read := time.Since(start)
+	if err := p.checkReadable(log); err != nil {
+		bar.done()
+		return err
+	}
 	report, err := simulate.Run(ctx, parsed, log, &simulate.Options{Top: o.top, Progress: bar.deciding})
 	bar.done()
 	if err != nil {
@@ -76,6 +88,53 @@ func (p *program) simulate(ctx context.Context, path string, logs []string, o si
 	}
 	p.printReport(report, took)
 	return nil
+}
+
+const acceptedLogs = `the common or combined format, plain or gzip: 203.0.113.7 - - [17/May/2026:10:00:00 +0000] "GET / HTTP/1.1" 200 10`
+
+// logError adds what to do to the error of a log that cannot be read to its end.
+func logError(err error) error {
+	hint := ""
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fileError(err, "name an access log; - is the standard input")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		hint = "the file is cut off: copy it again, or take what is there: gzip -dc access.log.gz | drossel simulate policy.yaml -"
+	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum):
+		hint = "the file is damaged: copy it again"
+	default:
+		return fileError(err, "")
+	}
+	return &failure{text: err.Error(), hint: hint}
+}
+
+// checkReadable refuses a log of which nothing can be read, and warns of one of which little can. Silence
+// would look like a log without a denial.
+func (p *program) checkReadable(log *accesslog.Log) error {
+	lines, bad := log.Lines(), log.Unreadable()
+	if lines == 0 {
+		fmt.Fprintln(p.stderr, "drossel: warning: the log is empty")
+		return nil
+	}
+	if bad*2 <= lines {
+		return nil
+	}
+	name, first := firstUnreadable(log)
+	reason := fmt.Sprintf("%s:%d: %v", name, first.Number, first.Err)
+	if bad == lines {
+		return &failure{text: reason + "; no line of " + number(lines) + " can be read", hint: acceptedLogs}
+	}
+	fmt.Fprintf(p.stderr, "drossel: warning: %s of %s cannot be read; the first is %s\n", number(bad), plural(lines, "line"), reason)
+	return nil
+}
+
+func firstUnreadable(log *accesslog.Log) (name string, line accesslog.BadLine) {
+	for _, f := range log.Files {
+		if len(f.Kept) > 0 {
+			return fileName(f.Name), f.Kept[0]
+		}
+	}
+	return "", accesslog.BadLine{}
 }
 
 func (p *program) printReport(r *simulate.Report, took time.Duration) {
@@ -122,18 +181,19 @@ func unreadable(r *simulate.Report) string {
 			text += " and " + number(more) + " more"
 		}
 		if len(r.Files) > 1 {
-			text = fileName(f) + ": " + text
+			text = fileName(f.Name) + ": " + text
 		}
 		files = append(files, text)
 	}
 	return "; " + plural(r.Unreadable, "line") + " unreadable (" + strings.Join(files, "; ") + ")"
 }
 
-func fileName(f simulate.File) string {
-	if f.Name == "-" {
+// fileName is what messages call a log.
+func fileName(name string) string {
+	if name == "-" {
 		return "stdin"
 	}
-	return f.Name
+	return name
 }
 
 func (p *program) printClasses(classes []simulate.Class) {
