@@ -756,3 +756,46 @@ routes:
 		}
 	}
 }
+
+// Spellings of one account are one bucket where the attribute is folded.
+func TestFoldedKeysShareABucket(t *testing.T) {
+	lim := load(t, `
+identity: {attributes: {account: {from: query.email, fold: true}}}
+limits:
+  x: 3/h by account+ip
+routes:
+  /: {limits: [x]}
+`, nil)
+	passed := 0
+	for _, query := range []string{"email=bob@x.y", "email=BOB@x.y", "email=%20Bob@x.y%20", "email=bob%40X.Y", "email=bob@x.y"} {
+		req := identity.Request{Method: "GET", Path: "/", Query: query, Peer: "192.0.2.1:1"}
+		if lim.Decide(t.Context(), &req).Allowed {
+			passed++
+		}
+	}
+	if passed != 3 {
+		t.Errorf("%d of 5 spellings passed, want 3", passed)
+	}
+}
+
+// All limits of a request are decided at one time, even at the edge of a day.
+func TestOneTimeForAllLimits(t *testing.T) {
+	midnight := time.Date(2027, time.March, 28, 0, 0, 0, 0, time.UTC)
+	store := &drossel.Virtual{Memory: drossel.NewMemory(nil), Now: midnight.UnixMicro() - 1}
+	lim := load(t, `
+limits:
+  day: 5/day calendar by ip
+  window: 5/d fixed_window by ip
+routes:
+  /: {limits: [day, window]}
+`, &policy.Options{Store: store})
+	req := identity.Request{Method: "GET", Path: "/", Peer: "192.0.2.1:1"}
+	for _, now := range []time.Time{midnight.Add(-time.Microsecond), midnight} {
+		store.Now = now.UnixMicro()
+		d := lim.Decide(t.Context(), &req)
+		day, window := d.Batch.Checks[0], d.Batch.Checks[1]
+		if d.Batch.Now != store.Now || day.Remaining != 4 || day.Remaining != window.Remaining || day.ResetAfter != window.ResetAfter {
+			t.Errorf("at %v: day %+v, window %+v", now, day.Decision, window.Decision)
+		}
+	}
+}
