@@ -43,7 +43,7 @@ again, and means the same.`,
 			if err != nil {
 				return err
 			}
-			parsed, _, err := p.goodPolicy(path)
+			parsed, err := p.goodPolicy(path)
 			if err != nil {
 				return err
 			}

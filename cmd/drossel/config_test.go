@@ -58,6 +58,7 @@ func meaning(p *policy.Policy) checkReport {
 	for i := range report.Limits {
 		report.Limits[i].Line, report.Limits[i].Rate = 0, ""
 	}
+	report.Preflight.Line, report.Preflight.Rate = 0, ""
 	report.Limits = slices.DeleteFunc(report.Limits, func(l limitReport) bool { return l.Name == "preflight" })
 	return report
 }

@@ -87,7 +87,7 @@ func explainRequest(args []string, o explainOptions) (*identity.Request, error) 
 }
 
 func (p *program) explain(ctx context.Context, path string, req *identity.Request, o explainOptions) error {
-	parsed, _, err := p.goodPolicy(path)
+	parsed, err := p.goodPolicy(path)
 	if err != nil {
 		return err
 	}
@@ -253,12 +253,12 @@ type attributeReport struct {
 }
 
 type explainedReport struct {
-	Limit      string           `json:"limit"`
-	Key        string           `json:"key"`
-	Cost       int64            `json:"cost"`
-	Applies    bool             `json:"applies"`
-	Why        string           `json:"why,omitempty"` // it does not apply
-	Shadow     bool             `json:"shadow,omitempty"`
+	Limit   string `json:"limit"`
+	Key     string `json:"key"`
+	Cost    int64  `json:"cost"`
+	Applies bool   `json:"applies"`
+	Why     string `json:"why,omitempty"` // it does not apply
+	Shadow  bool   `json:"shadow,omitempty"`
 
 	*answerReport // of a limit that applies
 }

@@ -95,12 +95,12 @@ func policyHint(path string) string {
 }
 
 // goodPolicy is readPolicy for commands that need a policy without errors.
-func (p *program) goodPolicy(path string) (*policy.Policy, policy.Problems, error) {
+func (p *program) goodPolicy(path string) (*policy.Policy, error) {
 	parsed, problems, err := p.readPolicy(path)
 	if err == nil {
 		err = problems.Err()
 	}
-	return parsed, problems, err
+	return parsed, err
 }
 
 // fileError says which file is missing, in the order place, fact.

@@ -257,17 +257,20 @@ func TestDifferences(t *testing.T) {
 		{"charge_on", []string{"[401]", "[401, 403]"}, "~ limit login   charged on: [401] -> [401 403]"},
 		{"on_missing", []string{"old:      10/m by user+ip", "old: {rate: 10/m, by: user+ip, on_missing: deny}"}, "~ limit old   without a key: ip -> deny"},
 		{
-			"renamed", []string{"search:   60/m", "find:   60/m", "[search]", "[find]"},
+			"renamed",
+			[]string{"search:   60/m", "find:   60/m", "[search]", "[find]"},
 			`! limit find   (was "search")   every key starts with a full budget; call it search again to keep them
 ~ GET /search   class public, limits search -> class public, limits find`,
 		},
 		{
-			"renamed, with another rate", []string{"old:      10/m", "new:   20/m", "[old]", "[new]"},
+			"renamed, with another rate",
+			[]string{"old:      10/m", "new:   20/m", "[old]", "[new]"},
 			`! limit new   (was "old")   every key starts with a full budget; call it old again to keep them
 ~ GET /old   class left, limits old -> class left, limits new`,
 		},
 		{
-			"added and removed", []string{"  old:      10/m by user+ip", "  uploads: 10/m by tenant+ip", ", limits: [old]", ", limits: [uploads]", "GET /old", "GET /uploads"},
+			"added and removed",
+			[]string{"  old:      10/m by user+ip", "  uploads: 10/m by tenant+ip", ", limits: [old]", ", limits: [uploads]", "GET /old", "GET /uploads"},
 			`+ limit uploads   10/m by tenant+ip
 - limit old   10/m by user+ip
 + GET /uploads   class left, limits uploads
@@ -276,7 +279,8 @@ func TestDifferences(t *testing.T) {
 		{"failure mode of a route", []string{"[quota]", "[quota], on_store_failure: closed"}, "~ POST /exports   store down: local -> closed"},
 		{"failure mode of a class", []string{"[read]", "[read], on_store_failure: closed"}, "~ class public   store down: local -> closed"},
 		{
-			"failure mode of a class and of a route", []string{"[read]", "[read], on_store_failure: closed", "[quota]", "[quota], on_store_failure: closed"},
+			"failure mode of a class and of a route",
+			[]string{"[read]", "[read], on_store_failure: closed", "[quota]", "[quota], on_store_failure: closed"},
 			"~ class public   store down: local -> closed\n~ POST /exports   store down: local -> closed",
 		},
 		{"failure mode of all", []string{"all_routes:", "on_store_failure: open\nall_routes:"}, "~ all routes   store down: local -> open"},
@@ -291,11 +295,13 @@ func TestDifferences(t *testing.T) {
 		{"listen", []string{":8080", ":9090"}, "! gateway   listen: :8080 -> :9090   needs a restart, until then as before"},
 		{"upstream", []string{"3000", "4000"}, "~ gateway   upstream: http://127.0.0.1:3000 -> http://127.0.0.1:4000"},
 		{
-			"clients", []string{"identity:", "identity:\n  trusted_proxies: [10.0.0.0/8]\n  client_ip_from: x-forwarded-for"},
+			"clients",
+			[]string{"identity:", "identity:\n  trusted_proxies: [10.0.0.0/8]\n  client_ip_from: x-forwarded-for"},
 			"~ clients   address of the connection's peer; IPv6 by /64 -> address from X-Forwarded-For set by 10.0.0.0/8; IPv6 by /64",
 		},
 		{
-			"attributes", []string{"header.x-user}", "header.x-account}", "    gone:   {from: header.x-gone}", "    more:   {from: given}", "header.x-tenant}", "header.x-tenant, fold: true}"},
+			"attributes",
+			[]string{"header.x-user}", "header.x-account}", "    gone:   {from: header.x-gone}", "    more:   {from: given}", "header.x-tenant}", "header.x-tenant, fold: true}"},
 			`~ attribute user   from: header.x-user -> header.x-account   its keys start with full budgets
 ~ attribute tenant   is declared otherwise
 + attribute more   from given

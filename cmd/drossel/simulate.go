@@ -57,7 +57,7 @@ func (p *program) simulate(ctx context.Context, path string, logs []string, o si
 	if o.top < 1 {
 		return usageErrorf("", "--top %d is not a number of keys", o.top)
 	}
-	parsed, _, err := p.goodPolicy(path)
+	parsed, err := p.goodPolicy(path)
 	if err != nil {
 		return err
 	}

@@ -83,7 +83,7 @@ func (p *program) runTests(ctx context.Context, path string) (*testRun, error) {
 	if !filepath.IsAbs(policyPath) {
 		policyPath = filepath.Join(filepath.Dir(path), policyPath)
 	}
-	parsed, _, err := p.goodPolicy(policyPath)
+	parsed, err := p.goodPolicy(policyPath)
 	if err != nil {
 		return nil, err
 	}
