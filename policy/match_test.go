@@ -197,7 +197,7 @@ func slowDecode(s string) string {
 
 func slowClean(path string) string {
 	path = regexp.MustCompile(`;[^/]*`).ReplaceAllString("/"+slowDecode(path)+"/", "")
-	parent := regexp.MustCompile(`^(.*?)/[^/]+/\.\./`)
+	parent := regexp.MustCompile(`(?s)^(.*?)/[^/]+/\.\./`)
 	for {
 		before := path
 		path = strings.ReplaceAll(path, "//", "/")
