@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -68,6 +69,9 @@ func New(p *Policy, opts *Options) (*Limiter, error) {
 // if the file is wrong; warnings are dropped.
 func Load(path string, opts *Options) (*Limiter, error) {
 	src, err := os.ReadFile(path)
+	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
+		return nil, fmt.Errorf("policy: %s: %w", path, pathErr.Err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}

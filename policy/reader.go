@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/drossel-io/drossel"
 	"github.com/drossel-io/drossel/identity"
@@ -34,8 +35,19 @@ func (r *reader) warnf(at *node, code, hint, format string, args ...any) {
 	r.report(at, Problem{Text: fmt.Sprintf(format, args...), Hint: hint, Code: code, Warning: true})
 }
 
+// oneLine replaces control characters by blanks: what a file says must not break a
+// message's line or steer a terminal.
+func oneLine(s string) string {
+	return strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) {
+			return ' '
+		}
+		return c
+	}, s)
+}
+
 func (r *reader) report(at *node, p Problem) {
-	p.File, p.Text, p.Hint = r.policy.Name, clipTo(p.Text, 400), clipTo(p.Hint, 400)
+	p.File, p.Text, p.Hint = r.policy.Name, clipTo(oneLine(p.Text), 400), clipTo(oneLine(p.Hint), 400)
 	if at != nil {
 		p.Line, p.Column = min(at.line, r.lines), at.column // the lexer can count lines that are not there
 	}
