@@ -25,11 +25,11 @@ lint: ## run the linters of .golangci.yml
 test: ## run all tests of all modules, and list the skipped ones
 	@$(GO) -C tools run ./testall -shuffle=on -- .. $(addprefix ../,$(MODULES))
 
-servers: ## install the servers that tests start (Debian packages)
-	@if [ -z "$(SERVERS)" ]; then echo "servers: the tests need none"; \
-	elif dpkg -s $(SERVERS) >/dev/null 2>&1; then echo "servers: $(SERVERS) are installed"; \
-	elif [ "$$(id -u)" = 0 ]; then apt-get install -y --no-install-recommends $(SERVERS); \
-	else sudo apt-get install -y --no-install-recommends $(SERVERS); fi
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
+APT := $(SUDO) apt-get -q -y -o Dpkg::Use-Pty=0
+servers: ## install what tests start (Debian packages)
+	@if dpkg -s $(SERVERS) >/dev/null 2>&1; then echo "servers: $(SERVERS) are installed"; \
+	else $(APT) update && DEBIAN_FRONTEND=noninteractive $(APT) install --no-install-recommends $(SERVERS); fi
 
 race: ## run the tests with the race detector
 	$(GO) test -race -shuffle=on ./...
