@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -10,7 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/drossel-io/drossel/identity"
 	"github.com/drossel-io/drossel/internal/accesslog/accesslogtest"
+	"github.com/drossel-io/drossel/policy"
 )
 
 // The outputs in docs/cli.md are real: every console block of it is run, in a folder with the policy
@@ -27,12 +30,19 @@ func TestDocsShowRealOutput(t *testing.T) {
 	}
 	text := string(old)
 	t.Chdir(docsFolder(t, text))
-	console := regexp.MustCompile("(?s)```console\n\\$ (.*?)\n(.*?)```")
-	if n := len(console.FindAllString(text, -1)); n < 4 {
+	compareOutputs(t, path, text, 4)
+}
+
+var consoleBlock = regexp.MustCompile("(?s)```console\n\\$ (.*?)\n(.*?)```")
+
+// compareOutputs runs the console blocks of docs, of which there are at least so many.
+func compareOutputs(t *testing.T, path, text string, least int) {
+	t.Helper()
+	if n := len(consoleBlock.FindAllString(text, -1)); n < least {
 		t.Fatalf("%d console blocks", n)
 	}
-	now := console.ReplaceAllStringFunc(text, func(block string) string {
-		command := console.FindStringSubmatch(block)[1]
+	now := consoleBlock.ReplaceAllStringFunc(text, func(block string) string {
+		command := consoleBlock.FindStringSubmatch(block)[1]
 		var stdout, stderr bytes.Buffer
 		run(t.Context(), splitCommand(command)[1:], nil, &stdout, &stderr)
 		if stderr.Len() > 0 {
@@ -46,8 +56,77 @@ func TestDocsShowRealOutput(t *testing.T) {
 		}
 		return
 	}
-	if diff := cmp.Diff(changing(text), now); diff != "" {
-		t.Errorf("docs/cli.md is not what the program prints (-docs +program); go test ./cmd/drossel -update\n%s", diff)
+	if diff := cmp.Diff(consoleBlock.ReplaceAllStringFunc(text, changing), now); diff != "" {
+		t.Errorf("docs/%s is not what the program prints (-docs +program); go test ./cmd/drossel -update\n%s", filepath.Base(path), diff)
+	}
+}
+
+// The outputs in docs/behind-a-proxy.md are those of the last policy before them.
+func TestProxyDocShowsRealOutput(t *testing.T) {
+	path, text := proxyDoc(t)
+	last := text[:strings.Index(text, "```console")]
+	src, _, _ := strings.Cut(last[strings.LastIndex(last, "```yaml\n")+len("```yaml\n"):], "```")
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("policy.yaml", []byte(src), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	compareOutputs(t, path, text, 2)
+}
+
+func proxyDoc(t *testing.T) (path, text string) {
+	t.Helper()
+	path, err := filepath.Abs("../../docs/behind-a-proxy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path, string(content)
+}
+
+var proxyDocRow = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| (.+) \\| `([^`]+)` \\|$")
+
+// Every policy of docs/behind-a-proxy.md loads, once it has a route, and the table below it says whom
+// it takes for the client.
+func TestProxyDocClients(t *testing.T) {
+	_, text := proxyDoc(t)
+	blocks := strings.Split(text, "```yaml\n")[1:]
+	if len(blocks) < 10 {
+		t.Fatalf("%d policies", len(blocks))
+	}
+	for _, block := range blocks {
+		src, after, _ := strings.Cut(block, "```")
+		if !strings.Contains(src, "routes:") {
+			src += "routes:\n  /: {limits: [100/m by ip]}\n"
+		}
+		parsed, problems := policy.Parse("behind-a-proxy.md", []byte(src))
+		if len(problems) > 0 {
+			t.Errorf("%v\n%s", problems, src)
+			continue
+		}
+		limiter, err := policy.New(parsed, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows := proxyDocRow.FindAllStringSubmatch(after, -1)
+		if len(rows) == 0 && !strings.Contains(after, "```console") {
+			t.Errorf("no client is told of\n%s", src)
+		}
+		for _, row := range rows {
+			header := http.Header{}
+			for _, field := range regexp.MustCompile("`([^`]+): ([^`]+)`").FindAllStringSubmatch(row[2], -1) {
+				header.Add(field[1], field[2])
+			}
+			if len(header) == 0 && row[2] != "nothing" {
+				t.Errorf("%s has no fields", row[0])
+			}
+			req := identity.Request{Method: "GET", Path: "/", Peer: row[1], Fields: header}
+			if got := limiter.Explain(t.Context(), &req).Decision.Client.Key; got != row[3] {
+				t.Errorf("%s\nthe client is %s", row[0], got)
+			}
+		}
 	}
 }
 
