@@ -12,6 +12,8 @@
 //
 // A middleware that is met twice on a request's way charges it once.
 //
+// [Transport] is the other side: an http.RoundTripper that waits as a server says.
+//
 // # Response fields
 //
 // [Fields] says which families of fields are sent:
