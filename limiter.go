@@ -108,6 +108,7 @@ func (l *Limiter) TakeCheck(ctx context.Context, c *Check) (now int64, err error
 	if l.memory != nil && l.plain.simple(c.Cost) && c.Reserve == 0 {
 		now, ok := l.memory.takeOne(&c.Decision, l.plain, fingerprint(l.plain, c.Key), c.Cost)
 		if ok {
+			c.Delay, c.Next, c.At = 0, 0, now
 			return now, nil
 		}
 	}

@@ -116,7 +116,7 @@ func (m *limiting) serveReserved(w http.ResponseWriter, r *http.Request, key str
 			m.settle(r, place)
 		}()
 	}
-	if !hold(c.Context, place.Delay) {
+	if !Hold(c.Context, place.Delay) {
 		m.settle(r, place)
 		writeTimeout(w, r.Method)
 		return
@@ -179,8 +179,8 @@ func (m *limiting) unavailable(w http.ResponseWriter, r *http.Request, err error
 	d.write(w, r.Method)
 }
 
-// hold waits for d; false if the request ended first.
-func hold(ctx context.Context, d time.Duration) bool {
+// Hold waits for the Delay of a decision; false if ctx, the request's, ended first.
+func Hold(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return true
 	}

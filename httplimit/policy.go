@@ -51,7 +51,7 @@ func (m *deciding) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !d.Allowed:
 		m.renderer.Deny(w, r.Method, d)
 		d.Done(ctx, policy.Outcome{Status: d.Status})
-	case !hold(ctx, d.Delay):
+	case !Hold(ctx, d.Delay):
 		d.Done(context.WithoutCancel(ctx), policy.Outcome{Err: ctx.Err(), Unserved: true})
 		writeTimeout(w, r.Method)
 	default:

@@ -201,7 +201,7 @@ func (e *exchange) serve(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodConnect || r.Method == http.MethodTrace:
 		closing(w)
 		e.answer(w, r, problemMethod())
-	case !hold(r.Context(), d.Delay):
+	case !httplimit.Hold(r.Context(), d.Delay):
 		e.outcome = policy.Outcome{Err: r.Context().Err(), Unserved: true}
 		e.answer(w, r, problemHeld())
 	default:
@@ -244,19 +244,4 @@ func (e *exchange) modifyResponse(res *http.Response) error {
 	e.gateway.answers(e.rules.upstream)
 	e.rules.renderer.AddFields(res.Header, e.decision)
 	return nil
-}
-
-// hold waits for d; false if the request ended first.
-func hold(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return true
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
