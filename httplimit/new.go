@@ -116,7 +116,7 @@ func (m *limiting) serveReserved(w http.ResponseWriter, r *http.Request, key str
 			m.settle(r, place)
 		}()
 	}
-	if !Hold(c.Context, place.Delay) {
+	if !policy.Hold(c.Context, place.Delay) {
 		m.settle(r, place)
 		writeTimeout(w, r.Method)
 		return
@@ -128,7 +128,7 @@ func (m *limiting) serveReserved(w http.ResponseWriter, r *http.Request, key str
 // keepPlace renews a place in flight until stop is called.
 func (m *limiting) keepPlace(r *http.Request, place *drossel.Reservation) (stop func()) {
 	ctx := context.WithoutCancel(r.Context())
-	return keep(m.item.budget.Limit().Period/3, func() bool {
+	return policy.Keep(m.item.budget.Limit().Period/3, func() bool {
 		kept, err := place.Renew(ctx)
 		return kept || err != nil
 	})
@@ -146,7 +146,7 @@ func (m *limiting) setFields(h http.Header, c *limited, now int64, next time.Dur
 	m.fields.set(h, &report{
 		shown:  c.shown[:],
 		denied: !c.decision.Allowed,
-		wait:   retryAfter(m.item.budget, c.decision.RetryAfter).Microseconds(),
+		wait:   policy.WaitFor(m.item.budget, c.decision.RetryAfter).Microseconds(),
 		now:    now,
 	}, frame{m.lists, m.item.quota}, &c.values)
 }
@@ -155,7 +155,7 @@ func (m *limiting) deny(w http.ResponseWriter, r *http.Request, c *limited, now 
 	m.setFields(w.Header(), c, now, next)
 	d := denial{
 		status: http.StatusTooManyRequests,
-		wait:   retryAfter(m.item.budget, c.decision.RetryAfter),
+		wait:   policy.WaitFor(m.item.budget, c.decision.RetryAfter),
 		id:     drossel.NewID(),
 		about:  &shownCheck{m.item, 1},
 		names:  []string{m.item.budget.Name()},
@@ -177,21 +177,6 @@ func (m *limiting) unavailable(w http.ResponseWriter, r *http.Request, err error
 	}
 	d := denial{status: http.StatusServiceUnavailable, code: policy.CodeUnavailable, wait: time.Second}
 	d.write(w, r.Method)
-}
-
-// Hold waits for the Delay of a decision; false if ctx, the request's, ended first.
-func Hold(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return true
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // writeTimeout answers a request whose time was over while it was held. Usually

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"sync"
-	"time"
 
 	"github.com/drossel-io/drossel"
 	"github.com/drossel-io/drossel/identity"
@@ -51,7 +49,7 @@ func (m *deciding) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !d.Allowed:
 		m.renderer.Deny(w, r.Method, d)
 		d.Done(ctx, policy.Outcome{Status: d.Status})
-	case !Hold(ctx, d.Delay):
+	case !policy.Hold(ctx, d.Delay):
 		d.Done(context.WithoutCancel(ctx), policy.Outcome{Err: ctx.Err(), Unserved: true})
 		writeTimeout(w, r.Method)
 	default:
@@ -70,7 +68,7 @@ func (m *deciding) serve(w http.ResponseWriter, r *http.Request, d *policy.Decis
 	ctx := context.WithoutCancel(r.Context()) // what is charged is settled even if the client is gone
 	rec := &recorder{ResponseWriter: w}
 	returned := false
-	stop := KeepPlace(ctx, d)
+	stop := d.KeepPlace(ctx)
 	defer func() { // a panic goes on
 		stop()
 		d.Done(ctx, rec.outcome(returned))
@@ -88,45 +86,6 @@ func needsOutcome(d *policy.Decision) bool {
 		}
 	}
 	return false
-}
-
-// KeepPlace renews the place in flight of a request that is running, if it has
-// one, until stop is called; stop waits for a renewal that is under way. A place
-// that is lost stays lost: the request goes on, as it has been answered.
-func KeepPlace(ctx context.Context, d *policy.Decision) (stop func()) {
-	every, held := d.InFlight()
-	if !held {
-		return func() {}
-	}
-	return keep(every, func() bool {
-		kept, err := d.Renew(ctx)
-		return kept || err != nil
-	})
-}
-
-// keep calls renew every so often until it returns false or stop is called, which
-// waits for it.
-func keep(every time.Duration, renew func() bool) (stop func()) {
-	ended := make(chan struct{})
-	var running sync.WaitGroup
-	running.Go(func() {
-		ticker := time.NewTicker(every)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ended:
-				return
-			case <-ticker.C:
-				if !renew() {
-					return
-				}
-			}
-		}
-	})
-	return func() {
-		close(ended)
-		running.Wait()
-	}
 }
 
 // errPanicked is the outcome of a handler that wrote nothing and panicked.

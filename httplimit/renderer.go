@@ -90,7 +90,7 @@ func (r *Renderer) AddFields(h http.Header, d *policy.Decision) {
 // Deny answers a request of that method that d denies: status, fields and body.
 func (r *Renderer) Deny(w http.ResponseWriter, method string, d *policy.Decision) {
 	r.SetFields(w.Header(), d)
-	deny := denial{status: d.Status, code: d.Code, wait: waitOf(d), id: d.Batch.ID}
+	deny := denial{status: d.Status, code: d.Code, wait: d.Wait(), id: d.Batch.ID}
 	worst := time.Duration(-1)
 	for i := range d.Batch.Checks {
 		c := &d.Batch.Checks[i]
@@ -106,31 +106,6 @@ func (r *Renderer) Deny(w http.ResponseWriter, method string, d *policy.Decision
 	deny.write(w, method)
 }
 
-// waitOf returns how long the client of a denial is told to wait. A place in
-// flight may be free at any time: it is a second.
-func waitOf(d *policy.Decision) time.Duration {
-	wait, denied := time.Duration(0), false
-	for i := range d.Batch.Checks {
-		c := &d.Batch.Checks[i]
-		if c.Allowed || c.Shadow {
-			continue
-		}
-		denied = true
-		wait = max(wait, retryAfter(c.Budget, c.RetryAfter))
-	}
-	if !denied { // no limit was asked
-		return d.RetryAfter
-	}
-	return wait
-}
-
-func retryAfter(b *drossel.Budget, wait time.Duration) time.Duration {
-	if b.Limit().Algorithm == drossel.Concurrency && wait != drossel.Never {
-		return time.Second
-	}
-	return wait
-}
-
 // set writes the fields of d into h by way of v.
 func (r *Renderer) set(f Fields, h http.Header, d *policy.Decision, v *values) {
 	if f == (Fields{}) || len(d.Batch.Checks) == 0 || d.Batch.By >= drossel.ByOpen {
@@ -143,7 +118,7 @@ func (r *Renderer) set(f Fields, h http.Header, d *policy.Decision, v *values) {
 	var room [4]shown
 	rep := report{shown: room[:0], now: d.Batch.Now}
 	if rep.denied = !d.Allowed; rep.denied {
-		rep.wait = waitOf(d).Microseconds()
+		rep.wait = d.Wait().Microseconds()
 	}
 	p := r.plans[d.Route]
 	for i := range d.Batch.Checks {

@@ -201,11 +201,11 @@ func (e *exchange) serve(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodConnect || r.Method == http.MethodTrace:
 		closing(w)
 		e.answer(w, r, problemMethod())
-	case !httplimit.Hold(r.Context(), d.Delay):
+	case !policy.Hold(r.Context(), d.Delay):
 		e.outcome = policy.Outcome{Err: r.Context().Err(), Unserved: true}
 		e.answer(w, r, problemHeld())
 	default:
-		e.stop = httplimit.KeepPlace(r.Context(), d)
+		e.stop = d.KeepPlace(r.Context())
 		e.writer = w
 		e.proxy.ServeHTTP(w, r)
 	}

@@ -1,0 +1,90 @@
+package policy
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/drossel-io/drossel"
+)
+
+// Hold waits for the Delay of a decision; false if ctx, the request's, ended first.
+func Hold(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// KeepPlace renews the place in flight of a request that is running, if it has
+// one, until stop is called; stop waits for a renewal that is under way. A place
+// that is lost stays lost: the request goes on, as it has been answered.
+func (d *Decision) KeepPlace(ctx context.Context) (stop func()) {
+	every, held := d.InFlight()
+	if !held {
+		return func() {}
+	}
+	return Keep(every, func() bool {
+		kept, err := d.Renew(ctx)
+		return kept || err != nil
+	})
+}
+
+// Keep calls renew every so often until it returns false or stop is called, which
+// waits for it.
+func Keep(every time.Duration, renew func() bool) (stop func()) {
+	ended := make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() {
+		ticker := time.NewTicker(every)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ended:
+				return
+			case <-ticker.C:
+				if !renew() {
+					return
+				}
+			}
+		}
+	})
+	return func() {
+		close(ended)
+		running.Wait()
+	}
+}
+
+// Wait returns how long the client of a denial is told to wait: the longest of the
+// checks that deny, drossel.Never if no wait will do. A place in flight may be free
+// at any time: it is a second.
+func (d *Decision) Wait() time.Duration {
+	wait, denied := time.Duration(0), false
+	for i := range d.Batch.Checks {
+		c := &d.Batch.Checks[i]
+		if c.Allowed || c.Shadow {
+			continue
+		}
+		denied = true
+		wait = max(wait, WaitFor(c.Budget, c.RetryAfter))
+	}
+	if !denied { // no limit was asked
+		return d.RetryAfter
+	}
+	return wait
+}
+
+// WaitFor is Wait for one budget that denies for retryAfter.
+func WaitFor(b *drossel.Budget, retryAfter time.Duration) time.Duration {
+	if b.Limit().Algorithm == drossel.Concurrency && retryAfter != drossel.Never {
+		return time.Second
+	}
+	return retryAfter
+}
