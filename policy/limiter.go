@@ -75,7 +75,7 @@ func Load(path string, opts *Options) (*Limiter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}
-	p, problems := Parse(filepath.Base(path), src)
+	p, problems := ParseWith(filepath.Base(path), src, &ParseOptions{Files: FilesIn(filepath.Dir(path))})
 	if err := problems.Err(); err != nil {
 		return nil, err
 	}

@@ -16,20 +16,30 @@ import (
 // that is wrong with it, sorted by place; the policy is nil if there is an error
 // among the problems. It does not panic, and takes bounded time and memory: a file
 // has at most 256 KiB and no aliases.
-func Parse(name string, src []byte) (*Policy, Problems) {
-	sum := sha256.Sum256(src)
+//
+// Parse finds nothing that is not in the text; ParseWith does.
+func Parse(name string, src []byte) (*Policy, Problems) { return ParseWith(name, src, nil) }
+
+// ParseWith is Parse of a policy that names files.
+func ParseWith(name string, src []byte, opts *ParseOptions) (*Policy, Problems) {
 	r := &reader{
-		policy:        &Policy{Name: name, Fingerprint: hex.EncodeToString(sum[:4]), Store: "memory"},
+		policy:        &Policy{Name: name, Store: "memory"},
+		sum:           sha256.New(),
 		badAttributes: map[string]bool{},
 		limits:        map[string]*Limit{},
 		badLimits:     map[string]bool{},
 		classes:       map[string]*classDecl{},
 		inline:        map[string]string{},
 	}
+	if opts != nil {
+		r.options = *opts
+	}
+	r.sum.Write(src)
 	if root := r.parseYAML(src); root != nil {
 		r.readFile(root)
 	}
-	r.problems.sort()
+	r.policy.Fingerprint = hex.EncodeToString(r.sum.Sum(nil)[:4])
+	r.problems.sort(name)
 	if r.problems.Errors() > 0 {
 		return nil, r.problems
 	}

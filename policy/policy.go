@@ -14,9 +14,10 @@ import (
 // A Policy is a checked file, before it has a store. It does not change and is
 // safe for concurrent use.
 type Policy struct {
-	Name        string // the file's name, for messages
-	Fingerprint string // such as a41c09e7: a hash of the text
-	Store       string // "memory"
+	Name        string   // the file's name, for messages
+	Fingerprint string   // such as a41c09e7: a hash of the text and of what is in Files
+	Files       []string // the files that the policy names, as ParseOptions.Files was asked for them, each once
+	Store       string   // "memory"
 	Gateway     Gateway
 	Metrics     Metrics
 	Identity    *identity.Attributes

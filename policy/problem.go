@@ -73,8 +73,15 @@ func (ps Problems) Errors() int {
 	return n
 }
 
-func (ps Problems) sort() {
+// sort puts the problems of the file itself first, then those of the files it names.
+func (ps Problems) sort(file string) {
+	inPolicy := func(p Problem) int {
+		if p.File == file {
+			return 0
+		}
+		return 1
+	}
 	slices.SortStableFunc(ps, func(a, b Problem) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+		return cmp.Or(cmp.Compare(inPolicy(a), inPolicy(b)), cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 }

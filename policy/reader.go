@@ -3,6 +3,7 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"hash"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,8 @@ import (
 // with it. Its methods report a problem once, where they meet it, and go on.
 type reader struct {
 	policy   *Policy
+	options  ParseOptions
+	sum      hash.Hash // of all that the policy consists of
 	problems Problems
 	lines    int // of the file
 
@@ -49,7 +52,10 @@ func oneLine(s string) string {
 func (r *reader) report(at *node, p Problem) {
 	p.File, p.Text, p.Hint = r.policy.Name, clipTo(oneLine(p.Text), 400), clipTo(oneLine(p.Hint), 400)
 	if at != nil {
-		p.Line, p.Column = min(at.line, r.lines), at.column // the lexer can count lines that are not there
+		p.Line, p.Column = at.line, at.column
+		if p.File = r.shownAs(at.file); at.file == "" {
+			p.Line = min(p.Line, r.lines) // the lexer can count lines that are not there
+		}
 	}
 	r.problems = append(r.problems, p)
 }

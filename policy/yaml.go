@@ -43,6 +43,7 @@ type node struct {
 	quoted       bool    // a textNode in quotes or a block: not a number
 	entries      []entry // of a mapNode
 	items        []*node // of a listNode
+	file         string  // as Policy.Files has it; "" is the policy's own
 	line, column int
 }
 

@@ -70,7 +70,7 @@ func TestConfigShowsEverything(t *testing.T) {
 		of    any
 		known string
 	}{
-		{policy.Policy{}, "Name Fingerprint Store Gateway Metrics Identity Limits AllRoutes Classes Routes Preflight Unmatched Response OnFailure Shadow"},
+		{policy.Policy{}, "Name Fingerprint Files Store Gateway Metrics Identity Limits AllRoutes Classes Routes Preflight Unmatched Response OnFailure Shadow"},
 		{policy.Gateway{}, "Listen Upstream"},
 		{policy.Metrics{}, "Listen"},
 		{policy.Response{}, "Profiles"},

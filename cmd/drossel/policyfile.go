@@ -61,8 +61,14 @@ func (p *program) readPolicy(path string) (*policy.Policy, policy.Problems, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	parsed, problems := policy.Parse(name, text)
+	parsed, problems := policy.ParseWith(name, text, surroundings(path))
 	return parsed, problems, nil
+}
+
+// surroundings are what a policy file finds outside of its text: the files that it names, from its own
+// folder on. Those of the standard input start in the working folder.
+func surroundings(path string) *policy.ParseOptions {
+	return &policy.ParseOptions{Files: policy.FilesIn(filepath.Dir(path))}
 }
 
 // policyHint says what to do about a policy file that is not there.
