@@ -68,7 +68,7 @@ func (r *reader) file(at *node, what, name string) (text []byte, as string, ok b
 	}
 	name = filepath.Clean(name)
 	if !filepath.IsAbs(name) {
-		name = filepath.Join(filepath.Dir(at.file), name)
+		name = filepath.Join(filepath.Dir(at.File), name)
 	}
 	text, err := r.options.Files(name)
 	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {

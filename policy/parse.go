@@ -10,6 +10,7 @@ import (
 
 	"github.com/drossel-io/drossel"
 	"github.com/drossel-io/drossel/identity"
+	"github.com/drossel-io/drossel/internal/yamltree"
 )
 
 // Parse reads a policy file's text; name is for messages. It returns everything
@@ -56,17 +57,17 @@ func (r *reader) readFile(root *node) {
 	r.readTop(f)
 	r.readIdentity(f)
 	if e, ok := f["limits"]; ok {
-		r.readLimits(e.value)
+		r.readLimits(e.Value)
 	}
 	if e, ok := f["all_routes"]; ok {
-		r.readAllRoutes(e.value)
+		r.readAllRoutes(e.Value)
 	}
 	if e, ok := f["classes"]; ok {
-		r.readClasses(e.value)
+		r.readClasses(e.Value)
 	}
 	if e, ok := f["routes"]; ok {
-		r.routesAt = e.key
-		r.readRoutes(e.value)
+		r.routesAt = e.Key
+		r.readRoutes(e.Value)
 	}
 	if !f.has("routes") && !f.has("all_routes") && r.problems.Errors() == 0 {
 		r.errorf(root, "the smallest policy has routes: {/: {limits: [100/m by ip]}}", "there are no routes: nothing is limited")
@@ -79,32 +80,32 @@ func (r *reader) readTop(f fields) {
 	p := r.policy
 	p.Response.Profiles = []string{"draft11", "x-epoch"}
 	if e, ok := f["version"]; ok {
-		if v, ok := r.number(e.value, "version", 1, 1<<31); ok && v != 1 {
-			r.errorf(e.value, "write version: 1", "version %d is not supported yet", v)
+		if v, ok := r.number(e.Value, "version", 1, 1<<31); ok && v != 1 {
+			r.errorf(e.Value, "write version: 1", "version %d is not supported yet", v)
 		}
 	}
 	if e, ok := f["store"]; ok {
-		r.readStore(e.value)
+		r.readStore(e.Value)
 	}
 	if e, ok := f["gateway"]; ok {
-		r.readGateway(e.key, e.value)
+		r.readGateway(e.Key, e.Value)
 	}
 	if e, ok := f["metrics"]; ok {
-		r.readMetrics(e.value)
+		r.readMetrics(e.Value)
 	}
 	if e, ok := f["response"]; ok {
-		r.readResponse(e.value)
+		r.readResponse(e.Value)
 	}
 	if e, ok := f["on_store_failure"]; ok {
-		p.OnFailure, _ = r.failureMode(e.value)
+		p.OnFailure, _ = r.failureMode(e.Value)
 	}
 	if e, ok := f["mode"]; ok {
-		p.Shadow, _ = r.shadow(e.value)
+		p.Shadow, _ = r.shadow(e.Value)
 	}
 }
 
 func (r *reader) readStore(n *node) {
-	if n.kind == mapNode {
+	if n.Kind == yamltree.Map {
 		r.errorf(n, "write store: memory", "store: a map is not supported yet")
 		return
 	}
@@ -121,7 +122,7 @@ func (r *reader) readMetrics(n *node) {
 	if m.Listen != "" && m.Listen == r.policy.Gateway.Listen && !strings.HasSuffix(m.Listen, ":0") {
 		at := n
 		if e, ok := f["listen"]; ok {
-			at = e.value
+			at = e.Value
 		}
 		r.errorf(at, "give them different ports; what the metrics tell is not for clients", "metrics listens where the gateway does")
 	}
@@ -134,7 +135,7 @@ func (r *reader) readResponse(n *node) {
 		return
 	}
 	profiles := []string{}
-	for _, item := range r.list(e.value, "headers") {
+	for _, item := range r.list(e.Value, "headers") {
 		word, ok := r.word(item, "headers", "draft11", "draft6", "x-epoch", "x-delta", "none")
 		if ok && slices.Contains(profiles, word) {
 			r.errorf(item, "", "headers: %s is there twice", word)
@@ -142,11 +143,11 @@ func (r *reader) readResponse(n *node) {
 		profiles = append(profiles, word)
 	}
 	if slices.Contains(profiles, "none") && len(profiles) > 1 {
-		r.errorf(e.value, "write [none] alone, or leave it out", "headers: none stands beside others")
+		r.errorf(e.Value, "write [none] alone, or leave it out", "headers: none stands beside others")
 	}
 	for _, pair := range [][2]string{{"x-epoch", "x-delta"}, {"draft11", "draft6"}} {
 		if slices.Contains(profiles, pair[0]) && slices.Contains(profiles, pair[1]) {
-			r.errorf(e.value, "keep one of them", "headers: %s and %s use the same fields", pair[0], pair[1])
+			r.errorf(e.Value, "keep one of them", "headers: %s and %s use the same fields", pair[0], pair[1])
 		}
 	}
 	r.policy.Response.Profiles = profiles
@@ -159,7 +160,7 @@ func (r *reader) readIdentity(file fields) {
 	attributes := map[string]*attributeDecl{}
 	if e, ok := file["identity"]; ok {
 		before := len(r.problems)
-		f := r.fields(e.value, "identity",
+		f := r.fields(e.Value, "identity",
 			[]string{"trusted_proxies", "client_ip_from", "client_ip_depth", "ipv4_prefix", "ipv6_prefix", "attributes"},
 			[]string{"secret_file", "secret", "jwt", "learn", "lookups"})
 		ip, places = r.readClientIP(f)
@@ -169,7 +170,7 @@ func (r *reader) readIdentity(file fields) {
 			ip = identity.ClientIP{TrustedProxies: identity.MustCIDRs("unix")}
 		}
 		if e, ok := f["attributes"]; ok {
-			declared, attributes = r.readAttributes(e.value)
+			declared, attributes = r.readAttributes(e.Value)
 		}
 	}
 	r.policy.Identity = r.newAttributes(declared, attributes, ip, places)
@@ -178,12 +179,12 @@ func (r *reader) readIdentity(file fields) {
 func (r *reader) readClientIP(f fields) (ip identity.ClientIP, places map[string]*node) {
 	places = map[string]*node{}
 	if e, ok := f["trusted_proxies"]; ok {
-		places["TrustedProxies"] = e.value
-		ip.TrustedProxies = r.readCIDRs(e.value)
+		places["TrustedProxies"] = e.Value
+		ip.TrustedProxies = r.readCIDRs(e.Value)
 	}
 	if e, ok := f["client_ip_from"]; ok {
-		places["From"] = e.value
-		ip.From, _ = r.text(e.value, "client_ip_from")
+		places["From"] = e.Value
+		ip.From, _ = r.text(e.Value, "client_ip_from")
 	}
 	for _, n := range []struct {
 		key, field string
@@ -193,8 +194,8 @@ func (r *reader) readClientIP(f fields) (ip identity.ClientIP, places map[string
 		if !ok {
 			continue
 		}
-		places[n.field] = e.value
-		if v, ok := r.number(e.value, n.key, 1, 128); ok {
+		places[n.field] = e.Value
+		if v, ok := r.number(e.Value, n.key, 1, 128); ok {
 			*n.to = int(v)
 		}
 	}
@@ -229,10 +230,10 @@ func (r *reader) readAttributes(n *node) ([]identity.Attribute, map[string]*attr
 	var declared []identity.Attribute
 	decls := map[string]*attributeDecl{}
 	for _, e := range r.names(n, "attributes") {
-		name := e.key.text
+		name := e.Key.Text
 		before := len(r.problems)
 		a := identity.Attribute{Name: name}
-		d := &attributeDecl{key: e.key, from: e.value}
+		d := &attributeDecl{key: e.Key, from: e.Value}
 		r.readAttribute(e, &a, d)
 		if len(r.problems) > before {
 			r.badAttributes[name] = true
@@ -246,22 +247,22 @@ func (r *reader) readAttributes(n *node) ([]identity.Attribute, map[string]*attr
 
 func (r *reader) readAttribute(e entry, a *identity.Attribute, d *attributeDecl) {
 	what := fmt.Sprintf("attribute %q", clip(a.Name))
-	if e.value.kind == mapNode {
-		d.fields = r.fields(e.value, what, []string{"from", "readable", "secret", "fold", "trusted", "values"}, []string{"learn", "keep", "timeout"})
+	if e.Value.Kind == yamltree.Map {
+		d.fields = r.fields(e.Value, what, []string{"from", "readable", "secret", "fold", "trusted", "values"}, []string{"learn", "keep", "timeout"})
 		from, ok := d.fields["from"]
 		if !ok {
-			r.errorf(e.key, "add from: header.x-user-id, or from: given for a value that your own code gives", "%s has no source", what)
+			r.errorf(e.Key, "add from: header.x-user-id, or from: given for a value that your own code gives", "%s has no source", what)
 			return
 		}
-		d.from = from.value
+		d.from = from.Value
 		for key, to := range map[string]*bool{"readable": &a.Readable, "secret": &a.Secret, "fold": &a.Fold, "trusted": &a.Trusted} {
 			if e, ok := d.fields[key]; ok {
-				*to, _ = r.boolean(e.value, what+": "+key)
+				*to, _ = r.boolean(e.Value, what+": "+key)
 			}
 		}
 		if e, ok := d.fields["values"]; ok {
 			a.Values = []string{}
-			for _, item := range r.list(e.value, what+": values") {
+			for _, item := range r.list(e.Value, what+": values") {
 				text, _ := r.text(item, what+": values")
 				a.Values = append(a.Values, text)
 			}
@@ -297,7 +298,7 @@ func (r *reader) newAttributes(declared []identity.Attribute, decls map[string]*
 		r.badAttributes[e.Attribute] = true
 		at := d.key
 		if f, ok := d.fields[strings.ToLower(e.Field)]; ok {
-			at = f.value
+			at = f.Value
 		} else if e.Field == "From" {
 			at = d.from
 		}

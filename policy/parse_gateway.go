@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/drossel-io/drossel/internal/yamltree"
 )
 
 func (r *reader) readGateway(key, n *node) {
@@ -15,13 +17,13 @@ func (r *reader) readGateway(key, n *node) {
 	g.Listen = r.listen(f, "8080")
 	e, ok := f["upstream"]
 	if !ok {
-		if n.kind == mapNode {
+		if n.Kind == yamltree.Map {
 			r.errorf(key, "add upstream: http://127.0.0.1:3000", "gateway has no upstream")
 		}
 		return
 	}
-	if text, ok := r.text(e.value, "upstream"); ok {
-		g.Upstream = r.upstream(e.value, text)
+	if text, ok := r.text(e.Value, "upstream"); ok {
+		g.Upstream = r.upstream(e.Value, text)
 	}
 }
 
@@ -50,13 +52,13 @@ func (r *reader) listen(f fields, port string) string {
 	if !ok {
 		return ":" + port
 	}
-	text, ok := r.text(e.value, "listen")
+	text, ok := r.text(e.Value, "listen")
 	if !ok {
 		return ""
 	}
 	address, ok := listenAddress(text)
 	if !ok {
-		r.errorf(e.value, fmt.Sprintf("write :%[1]s, 127.0.0.1:%[1]s, %[1]s or unix:/path", port), "listen: %q is not an address to listen on", clip(text))
+		r.errorf(e.Value, fmt.Sprintf("write :%[1]s, 127.0.0.1:%[1]s, %[1]s or unix:/path", port), "listen: %q is not an address to listen on", clip(text))
 	}
 	return address
 }

@@ -6,23 +6,24 @@ import (
 	"strings"
 
 	"github.com/drossel-io/drossel"
+	"github.com/drossel-io/drossel/internal/yamltree"
 )
 
 func (r *reader) readLimits(n *node) {
 	for _, e := range r.names(n, "limits") {
-		name := e.key.text
+		name := e.Key.Text
 		if !validName(name) {
-			r.errorf(e.key, "1 to 64 letters, digits, _ . - and neither unlimited nor deny", "%q is not a name for a limit", clip(name))
+			r.errorf(e.Key, "1 to 64 letters, digits, _ . - and neither unlimited nor deny", "%q is not a name for a limit", clip(name))
 			continue
 		}
-		r.addLimit(e.key, e.value, name, false)
+		r.addLimit(e.Key, e.Value, name, false)
 	}
 }
 
 // addLimit reads a limit in either form. A limit that is wrong is known by its
 // name all the same, so that there is no second problem where it is used.
 func (r *reader) addLimit(at, value *node, name string, inline bool) *Limit {
-	l := &Limit{Name: name, Inline: inline, Status: 429, Line: at.line, Column: at.column}
+	l := &Limit{Name: name, Inline: inline, Status: 429, Line: at.Line, Column: at.Column}
 	before := r.problems.Errors()
 	r.readLimit(value, l)
 	if r.problems.Errors() > before || l.Budget == nil {
@@ -41,7 +42,7 @@ func (r *reader) addLimit(at, value *node, name string, inline bool) *Limit {
 
 func (r *reader) readLimit(n *node, l *Limit) {
 	what := fmt.Sprintf("limit %q", l.Name)
-	if n.kind != mapNode {
+	if n.Kind != yamltree.Map {
 		if text, ok := r.text(n, what); ok {
 			r.readLimitText(n, l, text)
 		}
@@ -55,13 +56,13 @@ func (r *reader) readLimit(n *node, l *Limit) {
 	case !ok && !f.has("rates"):
 		r.errorf(n, "add rate: 100/m", "%s has no rate", what)
 	case ok:
-		if text, ok := r.text(rate.value, what+": rate"); ok {
-			r.readRate(rate.value, l, text)
+		if text, ok := r.text(rate.Value, what+": rate"); ok {
+			r.readRate(rate.Value, l, text)
 		}
 	}
 	if e, ok := f["by"]; ok {
-		if text, ok := r.text(e.value, what+": by"); ok {
-			r.readKey(e.value, l, text, text)
+		if text, ok := r.text(e.Value, what+": by"); ok {
+			r.readKey(e.Value, l, text, text)
 		}
 	}
 	r.readLimitOptions(f, l, what)
@@ -69,19 +70,19 @@ func (r *reader) readLimit(n *node, l *Limit) {
 
 func (r *reader) readLimitOptions(f fields, l *Limit, what string) {
 	if e, ok := f["on_missing"]; ok {
-		word, _ := r.word(e.value, what+": on_missing", "ip", "skip", "deny")
+		word, _ := r.word(e.Value, what+": on_missing", "ip", "skip", "deny")
 		l.OnMissing = map[string]OnMissing{"skip": MissingSkip, "deny": MissingDeny}[word]
 		if !f.has("by") {
-			r.errorf(e.key, "add by, or leave on_missing out", "%s: on_missing without by: a limit without a key misses nothing", what)
+			r.errorf(e.Key, "add by, or leave on_missing out", "%s: on_missing without by: a limit without a key misses nothing", what)
 		}
 	}
 	if e, ok := f["status"]; ok {
-		if v, ok := r.number(e.value, what+": status", 400, 599); ok {
+		if v, ok := r.number(e.Value, what+": status", 400, 599); ok {
 			l.Status = int(v)
 		}
 	}
 	if e, ok := f["mode"]; ok {
-		l.Shadow, _ = r.shadow(e.value)
+		l.Shadow, _ = r.shadow(e.Value)
 	}
 	if e, ok := f["charge_on"]; ok {
 		r.readChargeOn(e, l, what)
@@ -90,7 +91,7 @@ func (r *reader) readLimitOptions(f fields, l *Limit, what string) {
 
 func (r *reader) readChargeOn(e entry, l *Limit, what string) {
 	l.ChargeOn = []int{}
-	for _, item := range r.list(e.value, what+": charge_on") {
+	for _, item := range r.list(e.Value, what+": charge_on") {
 		v, ok := r.number(item, what+": charge_on", 100, 599)
 		if ok && slices.Contains(l.ChargeOn, int(v)) {
 			r.errorf(item, "", "%s: charge_on: %d is there twice", what, v)
@@ -98,10 +99,10 @@ func (r *reader) readChargeOn(e entry, l *Limit, what string) {
 		l.ChargeOn = append(l.ChargeOn, int(v))
 	}
 	switch {
-	case e.value.kind == listNode && len(e.value.items) == 0:
-		r.errorf(e.value, "list statuses such as [401, 403], or leave charge_on out", "%s: charge_on is empty: nothing would ever be charged", what)
+	case e.Value.Kind == yamltree.List && len(e.Value.Items) == 0:
+		r.errorf(e.Value, "list statuses such as [401, 403], or leave charge_on out", "%s: charge_on is empty: nothing would ever be charged", what)
 	case l.Budget != nil && l.Budget.Limit().Algorithm == drossel.Concurrency:
-		r.errorf(e.key, "leave charge_on out", "%s: a place in flight is given back whatever the outcome", what)
+		r.errorf(e.Key, "leave charge_on out", "%s: a place in flight is given back whatever the outcome", what)
 	}
 }
 
@@ -164,10 +165,10 @@ func (r *reader) readLimitList(n *node, what, owner string) []*Limit {
 	var list []*Limit
 	named := map[string]bool{}
 	for i, item := range r.list(n, "limits of "+what) {
-		name := item.text
+		name := item.Text
 		var l *Limit
 		switch {
-		case item.kind == mapNode, item.kind == textNode && isInline(item.text):
+		case item.Kind == yamltree.Map, item.Kind == yamltree.Text && isInline(item.Text):
 			l = r.inlineLimit(item, what, fmt.Sprintf("%s-%d", owner, i+1))
 			if l == nil {
 				continue
@@ -197,7 +198,7 @@ func isInline(text string) bool {
 }
 
 func (r *reader) namedLimit(item *node, what string) *Limit {
-	name := item.text
+	name := item.Text
 	if l := r.limits[name]; l != nil && !l.Inline {
 		return l
 	}

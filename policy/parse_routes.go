@@ -10,6 +10,7 @@ import (
 
 	"github.com/drossel-io/drossel"
 	"github.com/drossel-io/drossel/internal/nearest"
+	"github.com/drossel-io/drossel/internal/yamltree"
 )
 
 func shortHash(s string) string {
@@ -53,21 +54,21 @@ func (r *reader) readAllRoutes(n *node) {
 
 func (r *reader) readClasses(n *node) {
 	for _, e := range r.names(n, "classes") {
-		name := e.key.text
+		name := e.Key.Text
 		if !validName(name) || name == classUnmatched || name == classPreflight {
-			r.errorf(e.key, "1 to 64 letters, digits, _ . - and none of unlimited, deny, unmatched, preflight", "%q is not a name for a class", clip(name))
+			r.errorf(e.Key, "1 to 64 letters, digits, _ . - and none of unlimited, deny, unmatched, preflight", "%q is not a name for a class", clip(name))
 			continue
 		}
 		what := fmt.Sprintf("class %q", name)
 		var f fields
-		if e.value.kind == listNode {
-			r.errorf(e.value, limitsHint(e.value), "%s must be a map, not a list", what)
+		if e.Value.Kind == yamltree.List {
+			r.errorf(e.Value, limitsHint(e.Value), "%s must be a map, not a list", what)
 		} else {
-			f = r.fields(e.value, what, []string{"limits", "on_store_failure", "cost", "mode"}, []string{"retries", "priority", "shadow_until"})
+			f = r.fields(e.Value, what, []string{"limits", "on_store_failure", "cost", "mode"}, []string{"retries", "priority", "shadow_until"})
 		}
-		c := &classDecl{Class: &Class{Name: name, Line: e.key.line, Column: e.key.column}, at: e.key}
+		c := &classDecl{Class: &Class{Name: name, Line: e.Key.Line, Column: e.Key.Column}, at: e.Key}
 		if l, ok := f["limits"]; ok {
-			c.Limits = r.readLimitList(l.value, what, name)
+			c.Limits = r.readLimitList(l.Value, what, name)
 		}
 		c.setting = r.readSetting(f)
 		for _, l := range c.Limits {
@@ -94,23 +95,23 @@ func (s *setting) apply(onFailure *drossel.FailureMode, shadow *bool) {
 
 func (r *reader) readSetting(f fields) (s setting) {
 	if e, ok := f["on_store_failure"]; ok {
-		if m, ok := r.failureMode(e.value); ok {
+		if m, ok := r.failureMode(e.Value); ok {
 			s.onFailure = &m
 		}
 	}
 	if e, ok := f["mode"]; ok {
-		if shadow, ok := r.shadow(e.value); ok {
+		if shadow, ok := r.shadow(e.Value); ok {
 			s.shadow = &shadow
 		}
 	}
 	if e, ok := f["cost"]; ok {
-		s.cost = r.readCosts(e.value)
+		s.cost = r.readCosts(e.Value)
 	}
 	return s
 }
 
 func (r *reader) readCosts(n *node) (c costs) {
-	if n.kind != mapNode {
+	if n.Kind != yamltree.Map {
 		if v, ok := r.number(n, "cost", 0, drossel.MaxQuota); ok {
 			c.all = &cost{v, n}
 		}
@@ -118,10 +119,10 @@ func (r *reader) readCosts(n *node) (c costs) {
 	}
 	c.byLimit = map[string]cost{}
 	for _, e := range r.names(n, "cost") {
-		if v, ok := r.number(e.value, "cost of "+clip(e.key.text), 0, drossel.MaxQuota); ok {
-			c.byLimit[e.key.text] = cost{v, e.value}
+		if v, ok := r.number(e.Value, "cost of "+clip(e.Key.Text), 0, drossel.MaxQuota); ok {
+			c.byLimit[e.Key.Text] = cost{v, e.Value}
 		} else {
-			c.byLimit[e.key.text] = cost{-1, e.key} // named, but wrong
+			c.byLimit[e.Key.Text] = cost{-1, e.Key} // named, but wrong
 		}
 	}
 	return c
@@ -148,13 +149,13 @@ func (r *reader) readRoutes(n *node) {
 	var patterns []*pattern
 	var places []*node
 	for _, e := range r.names(n, "routes") {
-		p, err := parsePattern(e.key.text)
+		p, err := parsePattern(e.Key.Text)
 		if err != nil {
-			r.errorf(e.key, err.hint, "route %s: %s", quote(e.key.text), err.text)
+			r.errorf(e.Key, err.hint, "route %s: %s", quote(e.Key.Text), err.text)
 			continue
 		}
-		route := &Route{Pattern: p.String(), pattern: p, Line: e.key.line, Column: e.key.column}
-		patterns, places = append(patterns, &route.pattern), append(places, e.key)
+		route := &Route{Pattern: p.String(), pattern: p, Line: e.Key.Line, Column: e.Key.Column}
+		patterns, places = append(patterns, &route.pattern), append(places, e.Key)
 		r.readRoute(e, route)
 		r.policy.Routes = append(r.policy.Routes, route)
 	}
@@ -166,38 +167,38 @@ func (r *reader) readRoutes(n *node) {
 		}
 		hint := "add a route " + o.both.String()
 		if o.same {
-			hint = fmt.Sprintf("leave one of them out; the first is in line %d", places[i].line)
+			hint = fmt.Sprintf("leave one of them out; the first is in line %d", places[i].Line)
 		}
-		r.errorf(places[j], hint, "%q and %q both match %s", places[i].text, places[j].text, o.sample)
+		r.errorf(places[j], hint, "%q and %q both match %s", places[i].Text, places[j].Text, o.sample)
 		return true
 	})
 }
 
 func (r *reader) readRoute(e entry, route *Route) {
-	what := fmt.Sprintf("route %q", clip(e.key.text))
+	what := fmt.Sprintf("route %q", clip(e.Key.Text))
 	var class *classDecl
 	var own []*Limit
 	var s setting
 	before := r.problems.Errors()
-	switch e.value.kind {
-	case nullNode, listNode:
-		r.errorf(e.value, limitsHint(e.value), "%s must be a class, unlimited, deny or a map, not %v", what, e.value.kind)
-	case mapNode:
-		f := r.fields(e.value, what, []string{"class", "limits", "cost", "on_store_failure", "mode"}, []string{"retries", "priority", "shadow_until", "upstream", "timeout"})
+	switch e.Value.Kind {
+	case yamltree.Null, yamltree.List:
+		r.errorf(e.Value, limitsHint(e.Value), "%s must be a class, unlimited, deny or a map, not %v", what, e.Value.Kind)
+	case yamltree.Map:
+		f := r.fields(e.Value, what, []string{"class", "limits", "cost", "on_store_failure", "mode"}, []string{"retries", "priority", "shadow_until", "upstream", "timeout"})
 		if c, ok := f["class"]; ok {
-			if text, ok := r.text(c.value, what+": class"); ok {
-				class = r.class(c.value, what, text)
+			if text, ok := r.text(c.Value, what+": class"); ok {
+				class = r.class(c.Value, what, text)
 			}
 		}
 		if l, ok := f["limits"]; ok {
-			own = r.readLimitList(l.value, what, inlineOwner(route.Pattern))
+			own = r.readLimitList(l.Value, what, inlineOwner(route.Pattern))
 		}
 		s = r.readSetting(f)
-	case textNode:
-		class = r.readRouteWord(e.value, what, route)
+	case yamltree.Text:
+		class = r.readRouteWord(e.Value, what, route)
 	}
 	if r.problems.Errors() == before {
-		r.compileRoute(e.key, route, class, own, s)
+		r.compileRoute(e.Key, route, class, own, s)
 	}
 }
 
@@ -218,15 +219,15 @@ func (r *reader) readRouteWord(n *node, what string, route *Route) *classDecl {
 
 // limitsHint says how a list of limits is written for a class or a route.
 func limitsHint(n *node) string {
-	if n.kind != listNode {
+	if n.Kind != yamltree.List {
 		return "write such as {limits: [100/m by ip]}"
 	}
-	texts := make([]string, len(n.items))
-	for i, item := range n.items {
-		if item.kind != textNode {
+	texts := make([]string, len(n.Items))
+	for i, item := range n.Items {
+		if item.Kind != yamltree.Text {
 			return "write {limits: [...]}"
 		}
-		texts[i] = item.text
+		texts[i] = item.Text
 	}
 	return "write {limits: [" + clipTo(strings.Join(texts, ", "), 200) + "]}"
 }
@@ -354,7 +355,7 @@ func (r *reader) cost(at *node, l *Limit, layers []costs) int64 {
 func (r *reader) overCost(at *node, limit string) bool {
 	prefix := fmt.Sprintf("limit %q: cost ", limit)
 	return slices.ContainsFunc(r.problems, func(p Problem) bool {
-		return p.Line == at.line && p.Column == at.column && len(p.Text) > len(prefix) && p.Text[:len(prefix)] == prefix
+		return p.Line == at.Line && p.Column == at.Column && len(p.Text) > len(prefix) && p.Text[:len(prefix)] == prefix
 	})
 }
 
@@ -434,7 +435,7 @@ func (r *reader) checkWildcards() {
 			if near := nearest.Of(name, have); near != "" {
 				hint = meant("path." + near)
 			}
-			r.errorf(&node{line: l.Line, column: l.Column}, hint, "limit %q: no attribute %s", l.Name, quote(a.name))
+			r.errorf(&node{Line: l.Line, Column: l.Column}, hint, "limit %q: no attribute %s", l.Name, quote(a.name))
 		})
 	}
 }
@@ -444,12 +445,12 @@ func (r *reader) warn() {
 	p := r.policy
 	for _, route := range p.Routes {
 		if len(route.Checks) == 0 && !route.Unlimited {
-			at := &node{line: route.Line, column: route.Column}
+			at := &node{Line: route.Line, Column: route.Column}
 			r.warnf(at, "", "write unlimited if that is meant", "route %q has no limit", route.Pattern)
 		}
 	}
 	for _, l := range p.Limits {
-		at := &node{line: l.Line, column: l.Column}
+		at := &node{Line: l.Line, Column: l.Column}
 		if len(l.UsedBy) == 0 {
 			r.warnf(at, "", "name it in all_routes, a class or a route", "limit %q is not used", l.Name)
 		}

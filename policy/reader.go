@@ -11,7 +11,32 @@ import (
 
 	"github.com/drossel-io/drossel"
 	"github.com/drossel-io/drossel/identity"
+	"github.com/drossel-io/drossel/internal/yamltree"
 )
+
+// Nodes of a file, and its maps' entries.
+type (
+	node  = yamltree.Node
+	entry = yamltree.Entry
+)
+
+// parseYAML reads the file into nodes. What cannot be read is one problem.
+func (r *reader) parseYAML(src []byte) *node {
+	root, err := yamltree.Parse(src, &yamltree.Format{
+		Name:   "a policy",
+		Large:  "a policy of a thousand routes has less than half of that",
+		Second: "keep one policy in a file",
+		Empty:  "the smallest policy has routes: {/: {limits: [100/m by ip]}}",
+		Shared: "name what is shared: a limit under limits, or a class",
+		Brace: func(pattern string) string {
+			return fmt.Sprintf("routes is a map: put the pattern before a colon, on its own line:   %s: {class: public}", pattern)
+		},
+	})
+	if e, ok := errors.AsType[*yamltree.Error](err); ok {
+		r.errorf(&node{Line: e.Line, Column: e.Column}, e.Hint, "%s", e.Problem)
+	}
+	return root
+}
 
 // A reader turns the nodes of one file into a policy and collects what is wrong
 // with it. Its methods report a problem once, where they meet it, and go on.
@@ -20,7 +45,6 @@ type reader struct {
 	options  ParseOptions
 	sum      hash.Hash // of all that the policy consists of
 	problems Problems
-	lines    int // of the file
 
 	badAttributes map[string]bool // declared, but wrong: no second problem where they are used
 	limits        map[string]*Limit
@@ -52,10 +76,7 @@ func oneLine(s string) string {
 func (r *reader) report(at *node, p Problem) {
 	p.File, p.Text, p.Hint = r.policy.Name, clipTo(oneLine(p.Text), 400), clipTo(oneLine(p.Hint), 400)
 	if at != nil {
-		p.Line, p.Column = at.line, at.column
-		if p.File = r.shownAs(at.file); at.file == "" {
-			p.Line = min(p.Line, r.lines) // the lexer can count lines that are not there
-		}
+		p.File, p.Line, p.Column = r.shownAs(at.File), at.Line, at.Column
 	}
 	r.problems = append(r.problems, p)
 }
@@ -69,22 +90,22 @@ func (f fields) has(key string) bool { _, ok := f[key]; return ok }
 // fields reads a map whose keys are known. later are keys of what is not built
 // yet; what names the map in messages.
 func (r *reader) fields(n *node, what string, known, later []string) fields {
-	if n.kind != mapNode {
-		r.wrongType(n, what, mapNode)
+	if n.Kind != yamltree.Map {
+		r.wrongType(n, what, yamltree.Map)
 		return nil
 	}
 	f := fields{}
-	for _, e := range n.entries {
-		key := e.key.text
+	for _, e := range n.Entries {
+		key := e.Key.Text
 		switch first, repeated := f[key]; {
-		case e.key.kind != textNode:
-			r.errorf(e.key, "", "a key must be a text, not %v", e.key.kind)
+		case e.Key.Kind != yamltree.Text:
+			r.errorf(e.Key, "", "a key must be a text, not %v", e.Key.Kind)
 		case slices.Contains(later, key):
-			r.errorf(e.key, "", "key %q is not supported yet", key)
+			r.errorf(e.Key, "", "key %q is not supported yet", key)
 		case !slices.Contains(known, key):
-			r.errorf(e.key, fieldHint(key, known, later), "unknown key %q", clip(key))
+			r.errorf(e.Key, fieldHint(key, known, later), "unknown key %q", clip(key))
 		case repeated:
-			r.errorf(e.key, fmt.Sprintf("the first is in line %d", first.key.line), "key %q is repeated", key)
+			r.errorf(e.Key, fmt.Sprintf("the first is in line %d", first.Key.Line), "key %q is repeated", key)
 		default:
 			f[key] = e
 		}
@@ -94,43 +115,43 @@ func (r *reader) fields(n *node, what string, known, later []string) fields {
 
 // names reads a map whose keys are names of the file's own, each once.
 func (r *reader) names(n *node, what string) []entry {
-	if n.kind != mapNode {
-		r.wrongType(n, what, mapNode)
+	if n.Kind != yamltree.Map {
+		r.wrongType(n, what, yamltree.Map)
 		return nil
 	}
 	var entries []entry
 	seen := map[string]int{}
-	for _, e := range n.entries {
-		line, repeated := seen[e.key.text]
+	for _, e := range n.Entries {
+		line, repeated := seen[e.Key.Text]
 		switch {
-		case e.key.kind != textNode:
-			r.errorf(e.key, "", "a key must be a text, not %v", e.key.kind)
+		case e.Key.Kind != yamltree.Text:
+			r.errorf(e.Key, "", "a key must be a text, not %v", e.Key.Kind)
 		case repeated:
-			r.errorf(e.key, fmt.Sprintf("the first is in line %d", line), "key %q is repeated", clip(e.key.text))
+			r.errorf(e.Key, fmt.Sprintf("the first is in line %d", line), "key %q is repeated", clip(e.Key.Text))
 		default:
-			seen[e.key.text] = e.key.line
+			seen[e.Key.Text] = e.Key.Line
 			entries = append(entries, e)
 		}
 	}
 	return entries
 }
 
-func (r *reader) wrongType(n *node, what string, want nodeKind) {
-	r.errorf(n, "", "%s must be %v, not %v", what, want, n.kind)
+func (r *reader) wrongType(n *node, what string, want yamltree.Kind) {
+	r.errorf(n, "", "%s must be %v, not %v", what, want, n.Kind)
 }
 
 // text reads a scalar.
 func (r *reader) text(n *node, what string) (string, bool) {
-	if n.kind != textNode {
-		r.wrongType(n, what, textNode)
+	if n.Kind != yamltree.Text {
+		r.wrongType(n, what, yamltree.Text)
 		return "", false
 	}
-	if i := strings.Index(n.text, "${"); i >= 0 {
-		name, _, _ := strings.Cut(n.text[i:], "}")
+	if i := strings.Index(n.Text, "${"); i >= 0 {
+		name, _, _ := strings.Cut(n.Text[i:], "}")
 		r.errorf(n, "write the value itself", "%s: %s is not supported yet", what, clip(name+"}"))
 		return "", false
 	}
-	return n.text, true
+	return n.Text, true
 }
 
 // word reads a scalar that is one of a few words.
@@ -148,42 +169,42 @@ func (r *reader) word(n *node, what string, words ...string) (string, bool) {
 
 // number reads a whole number in a range.
 func (r *reader) number(n *node, what string, least, most int64) (int64, bool) {
-	if n.kind != textNode || n.quoted {
-		got := n.kind.String()
-		if n.quoted {
+	if n.Kind != yamltree.Text || n.Quoted {
+		got := n.Kind.String()
+		if n.Quoted {
 			got = "a text in quotes"
 		}
 		r.errorf(n, "", "%s must be a number, not %s", what, got)
 		return 0, false
 	}
-	if strings.Contains(n.text, "${") {
+	if strings.Contains(n.Text, "${") {
 		r.text(n, what)
 		return 0, false
 	}
-	v, err := strconv.ParseInt(n.text, 10, 64)
+	v, err := strconv.ParseInt(n.Text, 10, 64)
 	switch {
 	case errors.Is(err, strconv.ErrSyntax):
-		r.errorf(n, "", "%s must be a whole number, not %q", what, clip(n.text))
+		r.errorf(n, "", "%s must be a whole number, not %q", what, clip(n.Text))
 		return 0, false
 	case err != nil || v < least || v > most:
-		r.errorf(n, "", "%s must be %d to %d, not %s", what, least, most, clip(n.text))
+		r.errorf(n, "", "%s must be %d to %d, not %s", what, least, most, clip(n.Text))
 		return 0, false
 	}
 	return v, true
 }
 
 func (r *reader) boolean(n *node, what string) (value, ok bool) {
-	if n.kind == textNode && !n.quoted {
-		switch n.text {
+	if n.Kind == yamltree.Text && !n.Quoted {
+		switch n.Text {
 		case "true":
 			return true, true
 		case "false":
 			return false, true
 		}
 	}
-	got := n.kind.String()
-	if n.kind == textNode {
-		got = strconv.Quote(clip(n.text))
+	got := n.Kind.String()
+	if n.Kind == yamltree.Text {
+		got = strconv.Quote(clip(n.Text))
 	}
 	r.errorf(n, "", "%s must be true or false, not %s", what, got)
 	return false, false
@@ -191,11 +212,11 @@ func (r *reader) boolean(n *node, what string) (value, ok bool) {
 
 // list reads the items of a list.
 func (r *reader) list(n *node, what string) []*node {
-	if n.kind != listNode {
-		r.wrongType(n, what, listNode)
+	if n.Kind != yamltree.List {
+		r.wrongType(n, what, yamltree.List)
 		return nil
 	}
-	return n.items
+	return n.Items
 }
 
 func (r *reader) failureMode(n *node) (drossel.FailureMode, bool) {

@@ -1,4 +1,4 @@
-package policy
+package yamltree
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// The bounds of a file, above any policy, so that no text makes reading it slow:
+// The bounds of a file, above any that people write, so that no text makes reading it slow:
 // the time of the YAML parser grows with the square of a map's keys, of the blank
 // lines in a row in a block and of the tabs in a quoted text.
 const (
@@ -25,73 +25,76 @@ const (
 	maxBlank  = 100 // lines in a row
 )
 
-type nodeKind uint8
-
-const (
-	nullNode nodeKind = iota
-	textNode
-	mapNode
-	listNode
-)
-
-func (k nodeKind) String() string { return [...]string{"nothing", "a text", "a map", "a list"}[k] }
-
-// A node is a YAML value with its place.
-type node struct {
-	kind         nodeKind
-	text         string  // of a textNode, without quotes
-	quoted       bool    // a textNode in quotes or a block: not a number
-	entries      []entry // of a mapNode
-	items        []*node // of a listNode
-	file         string  // as Policy.Files has it; "" is the policy's own
-	line, column int
+// A parsing is the reading of one text. Its methods stop at the first error.
+type parsing struct {
+	format *Format
+	lines  int // of the text
+	err    *Error
 }
 
-// An entry is a key of a map and its value.
-type entry struct{ key, value *node }
+// Parse reads the one document of a text. The error is nil or an *Error.
+func Parse(src []byte, format *Format) (*Node, error) {
+	p := &parsing{format: format}
+	n := p.parse(src)
+	if p.err != nil {
+		return nil, p.err
+	}
+	return n, nil
+}
 
-// parseYAML reads one document into nodes. What it cannot read is one problem.
-func (r *reader) parseYAML(src []byte) *node {
+func (p *parsing) errorf(at *Node, hint, format string, args ...any) {
+	p.err = &Error{Line: at.Line, Column: at.Column, Problem: fmt.Sprintf(format, args...), Hint: hint}
+}
+
+func (p *parsing) parse(src []byte) *Node {
+	whole := &Node{}
 	if len(src) > maxFile {
-		r.errorf(nil, "a policy of a thousand routes has less than half of that", "the file has %d bytes, more than %d", len(src), maxFile)
+		p.errorf(whole, p.format.Large, "the file has %d bytes, more than %d", len(src), maxFile)
 		return nil
 	}
 	src = bytes.TrimPrefix(src, []byte("\xef\xbb\xbf"))
 	src = bytes.ReplaceAll(src, []byte("\r\n"), []byte("\n"))
 	src = bytes.ReplaceAll(src, []byte("\r"), []byte("\n"))
-	r.lines = bytes.Count(src, []byte("\n")) + 1
+	p.lines = bytes.Count(src, []byte("\n")) + 1
 	if bytes.Count(src, []byte("\t")) > maxTabs {
-		r.errorf(nil, "write blanks instead", "the file has more than %d tabs", maxTabs)
+		p.errorf(whole, "write blanks instead", "the file has more than %d tabs", maxTabs)
 		return nil
 	}
 	if line := longBlank(src); line > 0 {
-		r.errorf(&node{line: line, column: 1}, "", "more than %d blank lines follow each other", maxBlank)
+		p.errorf(&Node{Line: line, Column: 1}, "", "more than %d blank lines follow each other", maxBlank)
 		return nil
 	}
-	tokens, ok := r.tokenize(string(src))
-	if !ok || !r.checkBrackets(tokens) || !r.checkTokens(tokens) {
+	tokens, ok := p.tokenize(string(src))
+	if !ok || !p.checkBrackets(tokens) || !p.checkTokens(tokens) {
 		return nil
 	}
-	file, ok := r.parseTokens(tokens)
+	file, ok := p.parseTokens(tokens)
 	if !ok {
 		return nil
 	}
-	var root ast.Node
+	root := p.document(file)
+	if root == nil {
+		return nil
+	}
+	return p.convert(root, 1)
+}
+
+// document returns the only document of a file.
+func (p *parsing) document(file *ast.File) (root ast.Node) {
 	for _, doc := range file.Docs {
 		if doc.Body == nil {
 			continue
 		}
 		if root != nil {
-			r.errorf(placeOf(doc.Body), "keep one policy in a file", "a second document begins here")
+			p.errorf(p.placeOf(doc.Body), p.format.Second, "a second document begins here")
 			return nil
 		}
 		root = doc.Body
 	}
 	if root == nil {
-		r.errorf(nil, "the smallest policy has routes: {/: {limits: [100/m by ip]}}", "the file is empty")
-		return nil
+		p.errorf(&Node{}, p.format.Empty, "the file is empty")
 	}
-	return r.convert(root, 1)
+	return root
 }
 
 // longBlank returns the line where too many blank lines begin, 0 if none do.
@@ -110,13 +113,13 @@ func longBlank(src []byte) int {
 }
 
 // tokenize and parseTokens are where foreign code sees the text: it may panic.
-func (r *reader) tokenize(src string) (tokens token.Tokens, ok bool) {
-	defer r.unreadable(&ok)
+func (p *parsing) tokenize(src string) (tokens token.Tokens, ok bool) {
+	defer p.unreadable(&ok)
 	return lexer.Tokenize(src), true
 }
 
-func (r *reader) parseTokens(tokens token.Tokens) (file *ast.File, ok bool) {
-	defer r.unreadable(&ok)
+func (p *parsing) parseTokens(tokens token.Tokens) (file *ast.File, ok bool) {
+	defer p.unreadable(&ok)
 	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 	if err == nil {
 		return file, true
@@ -126,11 +129,11 @@ func (r *reader) parseTokens(tokens token.Tokens) (file *ast.File, ok bool) {
 		GetMessage() string
 	}
 	if !errors.As(err, &syntax) {
-		r.errorf(nil, "", "this is not YAML")
+		p.errorf(&Node{}, "", "this is not YAML")
 		return nil, false
 	}
 	message := syntax.GetMessage()
-	r.errorf(placeOfToken(syntax.GetToken()), syntaxHint(message, syntax.GetToken()), "this is not YAML: %s", strings.ReplaceAll(message, "\t", "tab"))
+	p.errorf(p.placeOfToken(syntax.GetToken()), syntaxHint(message, syntax.GetToken()), "this is not YAML: %s", strings.ReplaceAll(message, "\t", "tab"))
 	return nil, false
 }
 
@@ -149,10 +152,10 @@ func syntaxHint(message string, at *token.Token) string {
 	}
 }
 
-func (r *reader) unreadable(ok *bool) {
+func (p *parsing) unreadable(ok *bool) {
 	if recover() != nil {
 		*ok = false
-		r.errorf(nil, "", "this is not YAML")
+		p.errorf(&Node{}, "", "this is not YAML")
 	}
 }
 
@@ -167,7 +170,7 @@ type brackets struct {
 
 // checkBrackets reports a bracket that is not closed at its own place: the parser
 // would stumble over what follows it.
-func (r *reader) checkBrackets(tokens token.Tokens) bool {
+func (p *parsing) checkBrackets(tokens token.Tokens) bool {
 	var b brackets
 	first, last := &token.Token{Position: &token.Position{}}, 0 // the first token of a line, the line of the last one
 	for _, t := range tokens {
@@ -186,7 +189,7 @@ func (r *reader) checkBrackets(tokens token.Tokens) bool {
 			b.start(t, first)
 		case token.MappingEndType, token.SequenceEndType:
 			if start := b.end(t); start != nil {
-				r.errorf(placeOfToken(start), fmt.Sprintf("add %q before the %q in line %d", closing(start), t.Value, t.Position.Line), "this %q is not closed", start.Value)
+				p.errorf(p.placeOfToken(start), fmt.Sprintf("add %q before the %q in line %d", closing(start), t.Value, t.Position.Line), "this %q is not closed", start.Value)
 				return false
 			}
 		default:
@@ -202,7 +205,7 @@ func (r *reader) checkBrackets(tokens token.Tokens) bool {
 	if b.left == nil {
 		b.left, b.line = b.open[len(b.open)-1], last
 	}
-	r.errorf(placeOfToken(b.left), fmt.Sprintf("add %q at the end of line %d", closing(b.left), b.line), "this %q is not closed", b.left.Value)
+	p.errorf(p.placeOfToken(b.left), fmt.Sprintf("add %q at the end of line %d", closing(b.left), b.line), "this %q is not closed", b.left.Value)
 	return false
 }
 
@@ -240,9 +243,9 @@ func closing(start *token.Token) string {
 
 // checkTokens refuses what policies do not need and what could make the parser go
 // deep or take long.
-func (r *reader) checkTokens(tokens token.Tokens) bool {
+func (p *parsing) checkTokens(tokens token.Tokens) bool {
 	if len(tokens) > maxTokens {
-		r.errorf(nil, "", "the file has %d words and signs, more than %d", len(tokens), maxTokens)
+		p.errorf(&Node{}, "", "the file has %d words and signs, more than %d", len(tokens), maxTokens)
 		return false
 	}
 	depth, keys, dashes, line := 0, 0, 0, 0
@@ -254,7 +257,7 @@ func (r *reader) checkTokens(tokens token.Tokens) bool {
 		switch t.Type {
 		case token.MappingStartType, token.SequenceStartType:
 			if depth > 0 && t.Type == token.MappingStartType && i > 0 && tokens[i-1].Type == token.StringType {
-				text, hint = flowBrace(tokens, i)
+				text, hint = p.flowBrace(tokens, i)
 				break
 			}
 			if depth++; depth > maxDepth {
@@ -275,105 +278,103 @@ func (r *reader) checkTokens(tokens token.Tokens) bool {
 				text = "lists are nested too deep"
 			}
 		case token.AnchorType, token.AliasType, token.MergeKeyType:
-			text, hint = "anchors and aliases are not read", "name what is shared: a limit under limits, or a class"
+			text, hint = "anchors and aliases are not read", p.format.Shared
 			if t.Type == token.MergeKeyType {
 				text = "merge keys are not read"
 			}
 		case token.TagType, token.DirectiveType, token.MappingKeyType:
-			text = fmt.Sprintf("%q is not read: a policy is plain maps, lists and texts", t.Value)
+			text = fmt.Sprintf("%q is not read: %s is plain maps, lists and texts", t.Value, p.format.Name)
 		default:
 		}
 		if text != "" {
-			r.errorf(placeOfToken(t), hint, "%s", text)
+			p.errorf(p.placeOfToken(t), hint, "%s", text)
 			return false
 		}
 	}
 	return true
 }
 
-// flowBrace is what is wrong with a pattern that stands inside {...}.
-func flowBrace(tokens token.Tokens, i int) (text, hint string) {
-	value := "public"
-	var pattern strings.Builder
-	pattern.WriteString(tokens[i-1].Value)
+// flowBrace is what is wrong with a text that goes on with a "{" inside {...}.
+func (p *parsing) flowBrace(tokens token.Tokens, i int) (text, hint string) {
+	var b strings.Builder
+	b.WriteString(tokens[i-1].Value)
 	for _, t := range tokens[i:min(i+4, len(tokens))] {
 		if t.Type == token.MappingValueType {
 			break
 		}
-		pattern.WriteString(t.Value)
+		b.WriteString(t.Value)
 	}
-	return `"{" inside {...} starts a map in YAML`,
-		fmt.Sprintf("routes is a map: put the pattern before a colon, on its own line:   %s: {class: %s}", &pattern, value)
+	return `"{" inside {...} starts a map in YAML`, p.format.Brace(b.String())
 }
 
 // convert turns a syntax tree into nodes.
-func (r *reader) convert(n ast.Node, depth int) *node {
-	at := placeOf(n)
+func (p *parsing) convert(n ast.Node, depth int) *Node {
+	at := p.placeOf(n)
 	if depth > maxDepth {
-		r.errorf(at, "", "values are nested too deep")
+		p.errorf(at, "", "values are nested too deep")
 		return nil
 	}
 	switch n := n.(type) {
 	case *ast.MappingNode:
-		return r.convertMap(at, n.Values, depth)
+		return p.convertMap(at, n.Values, depth)
 	case *ast.MappingValueNode:
-		return r.convertMap(at, []*ast.MappingValueNode{n}, depth)
+		return p.convertMap(at, []*ast.MappingValueNode{n}, depth)
 	case *ast.SequenceNode:
-		at.kind = listNode
+		at.Kind = List
 		for _, v := range n.Values {
-			item := r.convert(v, depth+1)
+			item := p.convert(v, depth+1)
 			if item == nil {
 				return nil
 			}
-			at.items = append(at.items, item)
+			at.Items = append(at.Items, item)
 		}
 		return at
 	case *ast.NullNode:
 		return at
 	case *ast.LiteralNode:
-		at.kind, at.text, at.quoted = textNode, strings.TrimSuffix(n.Value.Value, "\n"), true
+		at.Kind, at.Text, at.Quoted = Text, strings.TrimSuffix(n.Value.Value, "\n"), true
 		return at
 	case *ast.StringNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
 		t := n.GetToken()
-		at.kind, at.text = textNode, t.Value
-		at.quoted = t.Type == token.SingleQuoteType || t.Type == token.DoubleQuoteType
+		at.Kind, at.Text = Text, t.Value
+		at.Quoted = t.Type == token.SingleQuoteType || t.Type == token.DoubleQuoteType
 		return at
 	default:
-		r.errorf(at, "", "this is not read: a policy is plain maps, lists and texts")
+		p.errorf(at, "", "this is not read: %s is plain maps, lists and texts", p.format.Name)
 		return nil
 	}
 }
 
-func (r *reader) convertMap(at *node, values []*ast.MappingValueNode, depth int) *node {
-	at.kind = mapNode
+func (p *parsing) convertMap(at *Node, values []*ast.MappingValueNode, depth int) *Node {
+	at.Kind = Map
 	for i, v := range values {
-		key := r.convert(v.Key, depth)
+		key := p.convert(v.Key, depth)
 		if key == nil {
 			return nil
 		}
-		if i == 0 && at.line == key.line && at.column > key.column || at.line > key.line {
-			at.line, at.column = key.line, key.column // of a block map goccy gives the colon
+		if i == 0 && at.Line == key.Line && at.Column > key.Column || at.Line > key.Line {
+			at.Line, at.Column = key.Line, key.Column // of a block map goccy gives the colon
 		}
-		if key.kind == nullNode {
-			key.kind, key.text = textNode, v.Key.GetToken().Value // "null" and "~" are names here
+		if key.Kind == Null {
+			key.Kind, key.Text = Text, v.Key.GetToken().Value // "null" and "~" are names here
 		}
-		value := r.convert(v.Value, depth+1)
+		value := p.convert(v.Value, depth+1)
 		if value == nil {
 			return nil
 		}
-		if value.kind == nullNode {
-			value.line, value.column = key.line, key.column
+		if value.Kind == Null {
+			value.Line, value.Column = key.Line, key.Column
 		}
-		at.entries = append(at.entries, entry{key, value})
+		at.Entries = append(at.Entries, Entry{key, value})
 	}
 	return at
 }
 
-func placeOf(n ast.Node) *node { return placeOfToken(n.GetToken()) }
+func (p *parsing) placeOf(n ast.Node) *Node { return p.placeOfToken(n.GetToken()) }
 
-func placeOfToken(t *token.Token) *node {
+func (p *parsing) placeOfToken(t *token.Token) *Node {
 	if t == nil || t.Position == nil {
-		return &node{}
+		return &Node{File: p.format.File}
 	}
-	return &node{line: max(t.Position.Line, 1), column: max(t.Position.Column, 1)}
+	return &Node{File: p.format.File, Line: min(max(t.Position.Line, 1), p.lines), Column: max(t.Position.Column, 1)}
 }
