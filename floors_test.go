@@ -59,12 +59,12 @@ var houses = map[string]house{
 	"internal/admin":     {floor: 5},
 	"internal/telemetry": {floor: 5, third: []string{"github.com/prometheus/client_golang", "go.opentelemetry.io"}},
 	"internal/simulate":  {floor: 5},
-	"internal/scenario":  {floor: 5, third: []string{"github.com/goccy/go-yaml"}},
+	"internal/scenario":  {floor: 5},
 	"internal/lint":      {floor: 5},
-	"internal/importer":  {floor: 5, third: []string{"github.com/goccy/go-yaml"}},
+	"internal/importer":  {floor: 5},
 
 	"cmd/drossel": {floor: top, third: []string{
-		"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", "github.com/goccy/go-yaml", "github.com/fsnotify/fsnotify",
+		"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", "github.com/fsnotify/fsnotify",
 	}},
 }
 

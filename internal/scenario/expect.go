@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/drossel-io/drossel"
+	"github.com/drossel-io/drossel/internal/yamltree"
 	"github.com/drossel-io/drossel/policy"
 )
 
@@ -19,14 +20,14 @@ type expectation struct {
 	retryAfter *time.Duration // of a denial
 	delay      *time.Duration // how long an allowed request is held
 	remaining  []remaining    // after the last request of the step
-	limitAt    place
+	limitAt    *yamltree.Node
 }
 
 // A remaining is what is left of a limit, at its place in the file.
 type remaining struct {
 	limit string
 	units int64
-	at    place
+	at    *yamltree.Node
 }
 
 // String returns the expectation in the words of the file.

@@ -10,12 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
-	"github.com/goccy/go-yaml/token"
-
 	"github.com/drossel-io/drossel"
 	"github.com/drossel-io/drossel/internal/nearest"
+	"github.com/drossel-io/drossel/internal/yamltree"
 	"github.com/drossel-io/drossel/policy"
 )
 
@@ -32,15 +29,6 @@ type reader struct {
 	problems policy.Problems
 }
 
-type place struct{ line, column int }
-
-// A field is a key of a map and its value.
-type field struct {
-	key   string
-	at    place // of the key
-	value ast.Node
-}
-
 // Parse reads a file of policy tests; name is for messages. It returns everything that is wrong with
 // the file; the file is nil if anything is.
 func Parse(name string, src []byte) (*File, policy.Problems) {
@@ -55,61 +43,25 @@ func Parse(name string, src []byte) (*File, policy.Problems) {
 	return f, nil
 }
 
-// parse is where foreign code sees the text: it may panic.
-func (r *reader) parse(src []byte) (root ast.Node) {
-	defer func() {
-		if recover() != nil {
-			r.errorf(place{}, "", "this is not YAML")
-			root = nil
-		}
-	}()
-	file, err := parser.ParseBytes(src, 0, parser.AllowDuplicateMapKey())
-	if err != nil {
-		var syntax interface {
-			GetToken() *token.Token
-			GetMessage() string
-		}
-		if errors.As(err, &syntax) {
-			r.errorf(placeOf(syntax.GetToken()), "", "this is not YAML: %s", strings.ReplaceAll(syntax.GetMessage(), "\t", "tab"))
-			return nil
-		}
-		r.errorf(place{}, "", "this is not YAML")
-		return nil
-	}
-	for _, doc := range file.Docs {
-		switch {
-		case doc.Body == nil:
-		case root != nil:
-			r.errorf(placeOf(doc.Body.GetToken()), "write all tests under one tests:", "a second document begins here")
-			return nil
-		default:
-			root = doc.Body
-		}
-	}
-	if root == nil {
-		r.errorf(place{}, "it needs policy: policy.yaml and tests", "the file is empty")
+// parse reads the text into nodes. What cannot be read is one problem.
+func (r *reader) parse(src []byte) *yamltree.Node {
+	root, err := yamltree.Parse(src, &yamltree.Format{
+		Name:   "a file of policy tests",
+		Large:  "put some of the tests into a file of their own",
+		Second: "write all tests under one tests:",
+		Empty:  "it needs policy: policy.yaml and tests",
+		Shared: "write it out",
+		Brace:  func(string) string { return "put the text in quotes" },
+	})
+	if e, ok := errors.AsType[*yamltree.Error](err); ok {
+		r.errorf(&yamltree.Node{Line: e.Line, Column: e.Column}, e.Hint, "%s", e.Problem)
 	}
 	return root
 }
 
-func placeOf(t *token.Token) place {
-	if t == nil || t.Position == nil {
-		return place{}
-	}
-	return place{t.Position.Line, t.Position.Column}
-}
-
-// at is the place of a value: that of a map's first key, since the token of a map is a colon.
-func at(n ast.Node) place {
-	if m, ok := n.(*ast.MappingNode); ok && !m.IsFlowStyle && len(m.Values) > 0 {
-		return placeOf(m.Values[0].Key.GetToken())
-	}
-	return placeOf(n.GetToken())
-}
-
-func (r *reader) errorf(at place, hint, format string, args ...any) {
+func (r *reader) errorf(at *yamltree.Node, hint, format string, args ...any) {
 	r.problems = append(r.problems, policy.Problem{
-		File: r.file, Line: at.line, Column: at.column, Text: fmt.Sprintf(format, args...), Hint: hint,
+		File: r.file, Line: at.Line, Column: at.Column, Text: fmt.Sprintf(format, args...), Hint: hint,
 	})
 }
 
@@ -122,80 +74,63 @@ func (r *reader) sorted() policy.Problems {
 }
 
 // fields reads a map, each key once. what names it in messages; of known keys, nil allows all.
-func (r *reader) fields(n ast.Node, what string, known ...string) []field {
-	values, ok := entries(n)
-	if !ok {
-		r.errorf(at(n), "", "%s must be a map", what)
+func (r *reader) fields(n *yamltree.Node, what string, known ...string) []yamltree.Entry {
+	if n.Kind != yamltree.Map {
+		r.errorf(n, "", "%s must be a map, not %v", what, n.Kind)
 		return nil
 	}
-	var list []field
-	for _, v := range values {
-		key := v.Key.GetToken()
-		f := field{key: key.Value, at: placeOf(key), value: v.Value}
+	var list []yamltree.Entry
+	for _, e := range n.Entries {
+		key := e.Key.Text
 		switch {
-		case known != nil && !slices.Contains(known, f.key):
-			hint := meant(nearest.Of(f.key, known))
+		case e.Key.Kind != yamltree.Text:
+			r.errorf(e.Key, "", "a key must be a text, not %v", e.Key.Kind)
+		case known != nil && !slices.Contains(known, key):
+			hint := meant(nearest.Of(key, known))
 			if hint == "" {
 				hint = "known: " + strings.Join(known, ", ")
 			}
-			r.errorf(f.at, hint, "unknown key %q", f.key)
-		case slices.ContainsFunc(list, func(other field) bool { return other.key == f.key }):
-			r.errorf(f.at, "", "key %q is repeated", f.key)
+			r.errorf(e.Key, hint, "unknown key %q", key)
+		case slices.ContainsFunc(list, func(other yamltree.Entry) bool { return other.Key.Text == key }):
+			r.errorf(e.Key, "", "key %q is repeated", key)
 		default:
-			list = append(list, f)
+			list = append(list, e)
 		}
 	}
 	return list
 }
 
-func entries(n ast.Node) ([]*ast.MappingValueNode, bool) {
-	switch n := n.(type) {
-	case *ast.MappingNode:
-		return n.Values, true
-	case *ast.MappingValueNode:
-		return []*ast.MappingValueNode{n}, true
-	default:
-		return nil, false
+func (r *reader) list(n *yamltree.Node, what string) []*yamltree.Node {
+	if n.Kind != yamltree.List {
+		r.errorf(n, "", "%s must be a list, not %v", what, n.Kind)
 	}
-}
-
-func (r *reader) list(n ast.Node, what string) []ast.Node {
-	l, ok := n.(*ast.SequenceNode)
-	if !ok {
-		r.errorf(at(n), "", "%s must be a list", what)
-		return nil
-	}
-	return l.Values
+	return n.Items
 }
 
 // text reads a scalar of any kind as it is written, without quotes.
-func (r *reader) text(f field) (string, bool) {
-	switch n := f.value.(type) {
-	case *ast.StringNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
-		return n.GetToken().Value, true
-	default:
-		r.errorf(f.at, "", "%s must be a text", f.key)
+func (r *reader) text(e yamltree.Entry) (string, bool) {
+	if e.Value.Kind != yamltree.Text {
+		r.errorf(e.Value, "", "%s must be a text, not %v", e.Key.Text, e.Value.Kind)
 		return "", false
 	}
+	return e.Value.Text, true
 }
 
-func (r *reader) number(f field, least, most int64) int64 {
-	scalar, ok := f.value.(ast.ScalarNode)
-	if !ok {
-		r.errorf(f.at, "", "%s must be a number", f.key)
+func (r *reader) number(e yamltree.Entry, least, most int64) int64 {
+	if e.Value.Kind != yamltree.Text {
+		r.errorf(e.Value, "", "%s must be a number, not %v", e.Key.Text, e.Value.Kind)
 		return least
 	}
-	text := scalar.GetToken().Value
-	n, err := strconv.ParseInt(text, 10, 64)
+	n, err := strconv.ParseInt(e.Value.Text, 10, 64)
 	if err != nil || n < least || n > most {
-		r.errorf(at(f.value), "", "%s must be a number from %d to %d, not %q", f.key, least, most, text)
+		r.errorf(e.Value, "", "%s must be a number from %d to %d, not %q", e.Key.Text, least, most, e.Value.Text)
 		return least
 	}
 	return n
 }
 
 // duration reads 200ms, 1.5s, 2m or 1h30m, and also the days and weeks of limits.
-func (r *reader) duration(f field) time.Duration {
+func (r *reader) duration(f yamltree.Entry) time.Duration {
 	text, ok := r.text(f)
 	if !ok {
 		return 0
@@ -205,63 +140,62 @@ func (r *reader) duration(f field) time.Duration {
 		d, err = time.ParseDuration(text)
 	}
 	if err != nil || d < 0 || d > maxAt || d%time.Microsecond != 0 {
-		r.errorf(at(f.value), "write such as 0s, 200ms, 1.5s, 2m, 30d", "%s: %q is not a duration", f.key, text)
+		r.errorf(f.Value, "write such as 0s, 200ms, 1.5s, 2m, 30d", "%s: %q is not a duration", f.Key.Text, text)
 		return 0
 	}
 	return d
 }
 
-func (r *reader) readFile(n ast.Node, f *File) {
-	var tests ast.Node
+func (r *reader) readFile(n *yamltree.Node, f *File) {
+	var tests *yamltree.Node
 	for _, e := range r.fields(n, "a file of policy tests", "policy", "tests") {
-		switch e.key {
+		switch e.Key.Text {
 		case "policy":
 			f.Policy, _ = r.text(e)
 		case "tests":
-			tests = e.value
+			tests = e.Value
 		}
 	}
 	switch {
 	case len(r.problems) > 0 && tests == nil:
 		return
 	case tests == nil:
-		r.errorf(at(n), "such as tests: [{name: …, steps: […]}]", "there are no tests")
+		r.errorf(n, "such as tests: [{name: …, steps: […]}]", "there are no tests")
 		return
 	case f.Policy == "" && len(r.problems) == 0:
-		r.errorf(at(n), "add policy: policy.yaml, relative to this file", "the file names no policy")
+		r.errorf(n, "add policy: policy.yaml, relative to this file", "the file names no policy")
 	}
 	for _, item := range r.list(tests, "tests") {
 		f.Tests = append(f.Tests, r.readTest(item))
 	}
 	if len(f.Tests) == 0 && len(r.problems) == 0 {
-		r.errorf(at(tests), "", "there are no tests")
+		r.errorf(tests, "", "there are no tests")
 	}
 }
 
 // start is when tests begin that do not say: a new year, month and day in UTC, a Thursday.
 func start() time.Time { return time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC) }
 
-func (r *reader) readTest(n ast.Node) *Test {
-	where := at(n)
-	t := &Test{start: start(), Line: where.line, Column: where.column}
+func (r *reader) readTest(n *yamltree.Node) *Test {
+	t := &Test{start: start(), Line: n.Line, Column: n.Column}
 	before := len(r.problems)
-	var steps ast.Node
+	var steps *yamltree.Node
 	for _, e := range r.fields(n, "a test", "name", "start", "steps") {
-		switch e.key {
+		switch e.Key.Text {
 		case "name":
 			t.Name, _ = r.text(e)
 		case "start":
 			t.start = r.readStart(e)
 		case "steps":
-			steps = e.value
+			steps = e.Value
 		}
 	}
 	if t.Name == "" && len(r.problems) == before {
-		r.errorf(where, "", "the test has no name")
+		r.errorf(n, "", "the test has no name")
 	}
 	if steps == nil {
 		if len(r.problems) == before {
-			r.errorf(where, "", "test %q has no steps", t.Name)
+			r.errorf(n, "", "test %q has no steps", t.Name)
 		}
 		return t
 	}
@@ -272,35 +206,34 @@ func (r *reader) readTest(n ast.Node) *Test {
 		t.Steps = append(t.Steps, s)
 	}
 	if len(t.Steps) == 0 && len(r.problems) == before {
-		r.errorf(where, "", "test %q has no steps", t.Name)
+		r.errorf(n, "", "test %q has no steps", t.Name)
 	}
 	return t
 }
 
-func (r *reader) readStart(f field) time.Time {
+func (r *reader) readStart(f yamltree.Entry) time.Time {
 	text, ok := r.text(f)
 	if !ok {
 		return start()
 	}
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil || t.Year() < 1970 {
-		r.errorf(at(f.value), "write such as 2026-03-29T01:59:00+01:00", "start: %q is not a time", text)
+		r.errorf(f.Value, "write such as 2026-03-29T01:59:00+01:00", "start: %q is not a time", text)
 		return start()
 	}
 	return t
 }
 
 // readStep reads a step. It is at the time of the one before it unless it says.
-func (r *reader) readStep(n ast.Node, now time.Duration) *Step {
-	where := at(n)
-	s := &Step{At: now, Times: 1, Line: where.line, Column: where.column}
+func (r *reader) readStep(n *yamltree.Node, now time.Duration) *Step {
+	s := &Step{At: now, Times: 1, Line: n.Line, Column: n.Column}
 	before := len(r.problems)
 	var expects, ends bool
 	for _, e := range r.fields(n, "a step", "at", "request", "as", "headers", "times", "outcome", "lasts", "expect") {
-		switch e.key {
+		switch e.Key.Text {
 		case "at":
 			if s.At = r.duration(e); s.At < now && len(r.problems) == before {
-				r.errorf(at(e.value), "put the steps in the order of time", "at: %s is before the step above, %s", wait(s.At), wait(now))
+				r.errorf(e.Value, "put the steps in the order of time", "at: %s is before the step above, %s", wait(s.At), wait(now))
 			}
 		case "request":
 			r.readRequest(e, s)
@@ -327,21 +260,21 @@ func (r *reader) readStep(n ast.Node, now time.Duration) *Step {
 	switch {
 	case len(r.problems) > before:
 	case s.Request == "":
-		r.errorf(where, "add request: GET /path", "the step has no request")
+		r.errorf(n, "add request: GET /path", "the step has no request")
 	case !expects:
-		r.errorf(where, "add expect: allowed, or expect: denied", "the step expects nothing")
+		r.errorf(n, "add expect: allowed, or expect: denied", "the step expects nothing")
 	}
 	return s
 }
 
-func (r *reader) readRequest(f field, s *Step) {
+func (r *reader) readRequest(f yamltree.Entry, s *Step) {
 	text, ok := r.text(f)
 	if !ok {
 		return
 	}
 	req, err := ParseRequest(text)
 	if err != nil {
-		r.errorf(at(f.value), "write such as GET /api/search", "request: %v", err)
+		r.errorf(f.Value, "write such as GET /api/search", "request: %v", err)
 		return
 	}
 	req.Peer = s.request.Peer
@@ -350,34 +283,31 @@ func (r *reader) readRequest(f field, s *Step) {
 }
 
 // readAs reads who asks: the address of the peer, and attributes.
-func (r *reader) readAs(f field, s *Step) {
-	for _, e := range r.fields(f.value, "as") {
+func (r *reader) readAs(f yamltree.Entry, s *Step) {
+	for _, e := range r.fields(f.Value, "as") {
 		text, ok := r.text(e)
 		switch {
 		case !ok:
-		case e.key != "ip":
-			s.given = append(s.given, given{name: e.key, value: text, at: e.at})
+		case e.Key.Text != "ip":
+			s.given = append(s.given, given{name: e.Key.Text, value: text, at: e.Key})
 		case !IsPeer(text):
-			r.errorf(at(e.value), "such as 203.0.113.7, or unix for a unix socket", "ip: %q is not an address", text)
+			r.errorf(e.Value, "such as 203.0.113.7, or unix for a unix socket", "ip: %q is not an address", text)
 		default:
 			s.request.Peer = text
 		}
 	}
 }
 
-func (r *reader) readHeaders(f field) http.Header {
+func (r *reader) readHeaders(f yamltree.Entry) http.Header {
 	headers := http.Header{}
-	for _, e := range r.fields(f.value, "headers") {
-		l, several := e.value.(*ast.SequenceNode)
-		if !several {
-			if text, ok := r.text(e); ok {
-				headers.Add(e.key, text)
-			}
-			continue
+	for _, e := range r.fields(f.Value, "headers") {
+		values := []*yamltree.Node{e.Value}
+		if e.Value.Kind == yamltree.List {
+			values = e.Value.Items
 		}
-		for _, item := range l.Values {
-			if text, ok := r.text(field{key: e.key, at: e.at, value: item}); ok {
-				headers.Add(e.key, text)
+		for _, value := range values {
+			if text, ok := r.text(yamltree.Entry{Key: e.Key, Value: value}); ok {
+				headers.Add(e.Key.Text, text)
 			}
 		}
 	}
@@ -385,20 +315,20 @@ func (r *reader) readHeaders(f field) http.Header {
 }
 
 // readExpect reads allowed, denied or a map that says more.
-func (r *reader) readExpect(f field) (e expectation) {
+func (r *reader) readExpect(f yamltree.Entry) (e expectation) {
 	const hint = "write allowed, denied, or such as {denied: search, status: 429, retry_after: 200ms}"
-	if _, ok := entries(f.value); !ok {
+	if f.Value.Kind != yamltree.Map {
 		text, ok := r.text(f)
 		if ok && text != "allowed" && text != "denied" {
-			r.errorf(at(f.value), hint, "expect: %q is not an expectation", text)
+			r.errorf(f.Value, hint, "expect: %q is not an expectation", text)
 		}
 		e.allowed = text == "allowed"
 		return e
 	}
 	before, said := len(r.problems), 0
-	fields := r.fields(f.value, "expect", "allowed", "denied", "status", "retry_after", "delay", "remaining")
+	fields := r.fields(f.Value, "expect", "allowed", "denied", "status", "retry_after", "delay", "remaining")
 	for _, x := range fields {
-		switch x.key {
+		switch x.Key.Text {
 		case "allowed":
 			said++
 			e.allowed = r.boolean(x)
@@ -417,55 +347,60 @@ func (r *reader) readExpect(f field) (e expectation) {
 		}
 	}
 	if said != 1 && len(r.problems) == before {
-		r.errorf(f.at, hint, "expect must say one of allowed and denied")
+		r.errorf(f.Key, hint, "expect must say one of allowed and denied")
 	}
 	r.checkExpect(fields, e)
 	return e
 }
 
 // checkExpect refuses what could never be as expected.
-func (r *reader) checkExpect(fields []field, e expectation) {
+func (r *reader) checkExpect(fields []yamltree.Entry, e expectation) {
 	for _, x := range fields {
-		if e.allowed && (x.key == "status" || x.key == "retry_after") {
-			r.errorf(x.at, "", "%s is of a request that is denied", x.key)
+		if e.allowed && (x.Key.Text == "status" || x.Key.Text == "retry_after") {
+			r.errorf(x.Key, "", "%s is of a request that is denied", x.Key.Text)
 		}
-		if !e.allowed && x.key == "delay" {
-			r.errorf(x.at, "", "delay is of a request that is allowed")
+		if !e.allowed && x.Key.Text == "delay" {
+			r.errorf(x.Key, "", "delay is of a request that is allowed")
 		}
 	}
 }
 
-func (r *reader) boolean(f field) bool {
-	if b, ok := f.value.(*ast.BoolNode); ok {
-		return b.Value
+func (r *reader) boolean(f yamltree.Entry) bool {
+	value, ok := boolean(f.Value)
+	if !ok {
+		r.errorf(f.Value, "", "%s must be true or false", f.Key.Text)
 	}
-	r.errorf(f.at, "", "%s must be true or false", f.key)
-	return false
+	return value
+}
+
+func boolean(n *yamltree.Node) (value, ok bool) {
+	plain := n.Kind == yamltree.Text && !n.Quoted
+	return n.Text == "true", plain && (n.Text == "true" || n.Text == "false")
 }
 
 // readDenied reads true, false or the name of a limit.
-func (r *reader) readDenied(f field, e *expectation) {
-	if b, ok := f.value.(*ast.BoolNode); ok {
-		e.allowed = !b.Value
+func (r *reader) readDenied(f yamltree.Entry, e *expectation) {
+	if denied, ok := boolean(f.Value); ok {
+		e.allowed = !denied
 		return
 	}
 	e.limit, _ = r.text(f)
-	e.limitAt = at(f.value)
+	e.limitAt = f.Value
 }
 
-func (r *reader) readWait(f field) *time.Duration {
-	never := drossel.Never
-	if n, ok := f.value.(*ast.StringNode); ok && n.Value == "never" {
+func (r *reader) readWait(f yamltree.Entry) *time.Duration {
+	if f.Value.Kind == yamltree.Text && f.Value.Text == "never" {
+		never := drossel.Never
 		return &never
 	}
 	d := r.duration(f)
 	return &d
 }
 
-func (r *reader) readRemaining(f field) []remaining {
+func (r *reader) readRemaining(f yamltree.Entry) []remaining {
 	var list []remaining
-	for _, e := range r.fields(f.value, "remaining") {
-		list = append(list, remaining{limit: e.key, units: r.number(e, 0, drossel.MaxQuota), at: e.at})
+	for _, e := range r.fields(f.Value, "remaining") {
+		list = append(list, remaining{limit: e.Key.Text, units: r.number(e, 0, drossel.MaxQuota), at: e.Key})
 	}
 	return list
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/drossel-io/drossel"
 	"github.com/drossel-io/drossel/internal/nearest"
+	"github.com/drossel-io/drossel/internal/yamltree"
 	"github.com/drossel-io/drossel/policy"
 )
 
@@ -40,7 +41,7 @@ func Run(ctx context.Context, f *File, p *policy.Policy) ([]Result, error) {
 func (f *File) check(p *policy.Policy) policy.Problems {
 	r := &reader{file: f.Name}
 	limits, attributes := limitNames(p), p.Identity.Names()
-	known := func(at place, what, name string, names []string) {
+	known := func(at *yamltree.Node, what, name string, names []string) {
 		if slices.Contains(names, name) {
 			return
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/drossel-io/drossel/identity"
+	"github.com/drossel-io/drossel/internal/yamltree"
 	"github.com/drossel-io/drossel/policy"
 )
 
@@ -44,7 +45,7 @@ type Step struct {
 // A given is an attribute that is told, at its place in the file.
 type given struct {
 	name, value string
-	at          place
+	at          *yamltree.Node
 }
 
 // A Result is how one test went.
