@@ -20,6 +20,10 @@ type ParseOptions struct {
 	// the folder of the policy, without needless elements. FilesIn makes one for a
 	// folder. Nil makes it an error to name a file.
 	Files func(name string) ([]byte, error)
+
+	// Env returns what an environment variable holds, and whether it is set, as
+	// os.LookupEnv does; nil means that none is set.
+	Env func(name string) (value string, ok bool)
 }
 
 // FilesIn reads the files that a policy in a folder names, as ParseOptions.Files. A

@@ -185,7 +185,8 @@ func FuzzParse(f *testing.F) {
 		if len(src) > 1<<14 {
 			return
 		}
-		p, problems := policy.Parse("f", src)
+		env := func(name string) (string, bool) { return name, name != "UNSET" }
+		p, problems := policy.ParseWith("f", src, &policy.ParseOptions{Env: env})
 		lines := strings.Count(string(src), "\n") + strings.Count(string(src), "\r") + 1
 		for i, problem := range problems {
 			if problem.Text == "" || strings.ContainsAny(problem.Text, "\n\t") || len(problem.Text) > 1000 || len(problem.Hint) > 1000 {

@@ -32,6 +32,10 @@ type Options struct {
 	// Secret keys the hashes that stand for keys in explanations and logs; nil
 	// means a random one of this process.
 	Secret []byte
+
+	// Env is for Load: ParseOptions.Env, such as os.LookupEnv. Nil means that no
+	// environment variable is set.
+	Env func(name string) (value string, ok bool)
 }
 
 // A Limiter decides requests by a policy. It is safe for concurrent use and has no
@@ -75,7 +79,11 @@ func Load(path string, opts *Options) (*Limiter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}
-	p, problems := ParseWith(filepath.Base(path), src, &ParseOptions{Files: FilesIn(filepath.Dir(path))})
+	from := ParseOptions{Files: FilesIn(filepath.Dir(path))}
+	if opts != nil {
+		from.Env = opts.Env
+	}
+	p, problems := ParseWith(filepath.Base(path), src, &from)
 	if err := problems.Err(); err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strconv"
@@ -21,7 +20,7 @@ import (
 // Parse finds nothing that is not in the text; ParseWith does.
 func Parse(name string, src []byte) (*Policy, Problems) { return ParseWith(name, src, nil) }
 
-// ParseWith is Parse of a policy that names files.
+// ParseWith is Parse of a policy that names files or environment variables.
 func ParseWith(name string, src []byte, opts *ParseOptions) (*Policy, Problems) {
 	r := &reader{
 		policy:        &Policy{Name: name, Store: "memory"},
@@ -31,15 +30,18 @@ func ParseWith(name string, src []byte, opts *ParseOptions) (*Policy, Problems) 
 		badLimits:     map[string]bool{},
 		classes:       map[string]*classDecl{},
 		inline:        map[string]string{},
+		variables:     map[*node]*Variable{},
+		pieces:        map[*node][]piece{},
 	}
 	if opts != nil {
 		r.options = *opts
 	}
 	r.sum.Write(src)
 	if root := r.parseYAML(src); root != nil {
+		r.substitute(root, nil)
 		r.readFile(root)
 	}
-	r.policy.Fingerprint = hex.EncodeToString(r.sum.Sum(nil)[:4])
+	r.policy.Fingerprint = r.fingerprint()
 	r.problems.sort(name)
 	if r.problems.Errors() > 0 {
 		return nil, r.problems
@@ -263,8 +265,9 @@ func (r *reader) readAttribute(e entry, a *identity.Attribute, d *attributeDecl)
 		if e, ok := d.fields["values"]; ok {
 			a.Values = []string{}
 			for _, item := range r.list(e.Value, what+": values") {
-				text, _ := r.text(item, what+": values")
-				a.Values = append(a.Values, text)
+				if text, ok := r.text(item, what+": values"); ok {
+					a.Values = append(a.Values, text)
+				}
 			}
 		}
 	}

@@ -194,7 +194,7 @@ func (r *reader) readLimitList(n *node, what, owner string) []*Limit {
 
 // isInline reports whether a text is a limit in place rather than a name.
 func isInline(text string) bool {
-	return !validName(text) && strings.ContainsAny(text, "/ ") && !strings.Contains(text, "${")
+	return !validName(text) && strings.ContainsAny(text, "/ ")
 }
 
 func (r *reader) namedLimit(item *node, what string) *Limit {
@@ -233,6 +233,7 @@ func (r *reader) inlineLimit(item *node, what, name string) *Limit {
 		return nil
 	}
 	r.inline[name] = what
+	r.rehome(item, "limits", name)
 	return r.addLimit(item, item, name, true)
 }
 

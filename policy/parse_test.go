@@ -23,7 +23,7 @@ func TestBadFiles(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".bad.yaml"), func(t *testing.T) {
 			src, want := readGolden(t, file)
-			p, problems := policy.Parse(filepath.Base(file), []byte(src))
+			p, problems := parseGolden(filepath.Base(file), src)
 			got := strings.TrimSuffix(strings.ReplaceAll(problems.Error(), filepath.Base(file)+":", ""), "\n")
 			checkGolden(t, file, src, got, want)
 			if p != nil || problems.Errors() == 0 || problems.Errors() != len(problems) {
@@ -48,7 +48,7 @@ func TestGoodFiles(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".good.yaml"), func(t *testing.T) {
 			src, want := readGolden(t, file)
-			p, problems := policy.Parse(filepath.Base(file), []byte(src))
+			p, problems := parseGolden(filepath.Base(file), src)
 			if err := problems.Err(); err != nil {
 				t.Fatal(err)
 			}
@@ -77,6 +77,26 @@ func readGolden(t testing.TB, file string) (src, want string) {
 		want += strings.TrimPrefix(strings.TrimPrefix(line, "#"), " ")
 	}
 	return src, strings.TrimSuffix(want, "\n")
+}
+
+// parseGolden reads a policy with the environment that its comments say, such as
+// "# env: NAME=value".
+func parseGolden(name, src string) (*policy.Policy, policy.Problems) {
+	env := map[string]string{}
+	for line := range strings.Lines(src) {
+		if set, ok := strings.CutPrefix(line, "# env: "); ok {
+			name, value, _ := strings.Cut(strings.TrimSuffix(set, "\n"), "=")
+			env[name] = value
+		}
+	}
+	return policy.ParseWith(name, []byte(src), &policy.ParseOptions{Env: lookUp(env)})
+}
+
+func lookUp(env map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		value, ok := env[name]
+		return value, ok
+	}
 }
 
 func checkGolden(t *testing.T, file, src, got, want string) {

@@ -15,7 +15,7 @@ import (
 // safe for concurrent use.
 type Policy struct {
 	Name        string   // the file's name, for messages
-	Fingerprint string   // such as a41c09e7: a hash of the text and of what is in Files
+	Fingerprint string   // such as a41c09e7: a hash of the text, of what is in Files and of the environment variables that were read
 	Files       []string // the files that the policy names, as ParseOptions.Files was asked for them, each once
 	Store       string   // "memory"
 	Gateway     Gateway
@@ -30,6 +30,7 @@ type Policy struct {
 	Response    Response
 	OnFailure   drossel.FailureMode // where class and route say nothing
 	Shadow      bool                // nothing is enforced unless class or route say so
+	Variables   []*Variable         // the values that hold something from the environment
 
 	routes *matcher
 	joined sync.Map // [2]*plan → *plan, see both

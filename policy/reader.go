@@ -29,6 +29,9 @@ func (r *reader) parseYAML(src []byte) *node {
 		Empty:  "the smallest policy has routes: {/: {limits: [100/m by ip]}}",
 		Shared: "name what is shared: a limit under limits, or a class",
 		Brace: func(pattern string) string {
+			if strings.HasSuffix(pattern[:strings.IndexByte(pattern+"{", '{')], "$") {
+				return `put a variable in quotes: "${NAME}"`
+			}
 			return fmt.Sprintf("routes is a map: put the pattern before a colon, on its own line:   %s: {class: public}", pattern)
 		},
 	})
@@ -46,6 +49,11 @@ type reader struct {
 	sum      hash.Hash // of all that the policy consists of
 	problems Problems
 
+	read      []byte              // names and values of variables that the environment has set, in turn
+	variables map[*node]*Variable // of texts that hold such values
+	pieces    map[*node][]piece   // of texts with variables
+	expanded  int                 // bytes of these texts
+
 	badAttributes map[string]bool // declared, but wrong: no second problem where they are used
 	limits        map[string]*Limit
 	badLimits     map[string]bool
@@ -55,7 +63,14 @@ type reader struct {
 }
 
 func (r *reader) errorf(at *node, hint, format string, args ...any) {
-	r.report(at, Problem{Text: fmt.Sprintf(format, args...), Hint: hint})
+	p := Problem{Text: fmt.Sprintf(format, args...), Hint: hint}
+	switch v := r.variables[at]; {
+	case v != nil:
+		p.Text, p.Hint = hidden(v, format, args)
+	case r.holdsVariables(at):
+		p.Hint = "" // it may quote what is in the list or map
+	}
+	r.report(at, p)
 }
 
 func (r *reader) warnf(at *node, code, hint, format string, args ...any) {
@@ -98,6 +113,7 @@ func (r *reader) fields(n *node, what string, known, later []string) fields {
 	for _, e := range n.Entries {
 		key := e.Key.Text
 		switch first, repeated := f[key]; {
+		case e.Key.Kind == yamltree.Bad:
 		case e.Key.Kind != yamltree.Text:
 			r.errorf(e.Key, "", "a key must be a text, not %v", e.Key.Kind)
 		case slices.Contains(later, key):
@@ -124,6 +140,7 @@ func (r *reader) names(n *node, what string) []entry {
 	for _, e := range n.Entries {
 		line, repeated := seen[e.Key.Text]
 		switch {
+		case e.Key.Kind == yamltree.Bad:
 		case e.Key.Kind != yamltree.Text:
 			r.errorf(e.Key, "", "a key must be a text, not %v", e.Key.Kind)
 		case repeated:
@@ -137,6 +154,9 @@ func (r *reader) names(n *node, what string) []entry {
 }
 
 func (r *reader) wrongType(n *node, what string, want yamltree.Kind) {
+	if n.Kind == yamltree.Bad {
+		return
+	}
 	r.errorf(n, "", "%s must be %v, not %v", what, want, n.Kind)
 }
 
@@ -144,11 +164,6 @@ func (r *reader) wrongType(n *node, what string, want yamltree.Kind) {
 func (r *reader) text(n *node, what string) (string, bool) {
 	if n.Kind != yamltree.Text {
 		r.wrongType(n, what, yamltree.Text)
-		return "", false
-	}
-	if i := strings.Index(n.Text, "${"); i >= 0 {
-		name, _, _ := strings.Cut(n.Text[i:], "}")
-		r.errorf(n, "write the value itself", "%s: %s is not supported yet", what, clip(name+"}"))
 		return "", false
 	}
 	return n.Text, true
@@ -169,16 +184,15 @@ func (r *reader) word(n *node, what string, words ...string) (string, bool) {
 
 // number reads a whole number in a range.
 func (r *reader) number(n *node, what string, least, most int64) (int64, bool) {
+	if n.Kind == yamltree.Bad {
+		return 0, false
+	}
 	if n.Kind != yamltree.Text || n.Quoted {
 		got := n.Kind.String()
 		if n.Quoted {
 			got = "a text in quotes"
 		}
 		r.errorf(n, "", "%s must be a number, not %s", what, got)
-		return 0, false
-	}
-	if strings.Contains(n.Text, "${") {
-		r.text(n, what)
 		return 0, false
 	}
 	v, err := strconv.ParseInt(n.Text, 10, 64)
@@ -201,6 +215,9 @@ func (r *reader) boolean(n *node, what string) (value, ok bool) {
 		case "false":
 			return false, true
 		}
+	}
+	if n.Kind == yamltree.Bad {
+		return false, false
 	}
 	got := n.Kind.String()
 	if n.Kind == yamltree.Text {

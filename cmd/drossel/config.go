@@ -2,6 +2,7 @@ package main
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -30,14 +31,17 @@ func (p *program) configCommand() *cobra.Command {
 }
 
 func (p *program) configShowCommand() *cobra.Command {
-	var asJSON bool
+	var asJSON, values bool
 	cmd := &cobra.Command{
 		Use:     "show [policy.yaml]",
 		Short:   "show a policy file with every default filled in",
 		Example: "  drossel config show policy.yaml\n  drossel config show --json policy.yaml",
 		Long: `Show prints the configuration that a policy file amounts to: with every default filled in, limits in
 place under their names, and what routes inherit from their class and from the file. It is a policy file
-again, and means the same.`,
+again, and means the same.
+
+A value that holds something from the environment is shown as the file has it, such as ${REDIS_URL}:
+what a variable holds may be a secret. --values shows what it holds.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			path, err := onlyPolicy("config show", args)
 			if err != nil {
@@ -48,6 +52,9 @@ again, and means the same.`,
 				return err
 			}
 			shown := effective(parsed)
+			if !values {
+				shown = withVariables(shown, parsed.Variables)
+			}
 			if asJSON {
 				return p.printJSON(shown)
 			}
@@ -56,7 +63,52 @@ again, and means the same.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&values, "values", false, "show what environment variables hold")
 	return cmd
+}
+
+// withVariables puts what the file says in place of what its variables hold.
+func withVariables(shown block, variables []*policy.Variable) block {
+	for _, v := range variables {
+		if slices.Contains(v.Path, "cost") {
+			continue // a number that has gone into others
+		}
+		shown = block(withVariable(tree(shown), v.Path, v).(tree)) //nolint:errcheck,forcetypeassert // the path is not empty
+	}
+	return shown
+}
+
+// withVariable returns value with v at the path; what is not there is left alone.
+func withVariable(value any, path []string, v *policy.Variable) any {
+	if len(path) == 0 {
+		return v.Text
+	}
+	switch value := value.(type) {
+	case block:
+		return block(withVariable(tree(value), path, v).(tree)) //nolint:errcheck,forcetypeassert // the path is not empty
+	case tree:
+		for i := range value {
+			if value[i].key == path[0] {
+				value[i].value = withVariable(value[i].value, path[1:], v)
+			}
+		}
+		return value
+	case []string, []int, []any:
+		if v.List == nil {
+			return value
+		}
+		var list []any
+		for _, text := range v.List {
+			if n, err := strconv.Atoi(text); err == nil {
+				list = append(list, n)
+				continue
+			}
+			list = append(list, text)
+		}
+		return list
+	default:
+		return value
+	}
 }
 
 // effective is a policy as a file that leaves nothing out.

@@ -28,22 +28,32 @@ func TestConfigShowIsAPolicy(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p, problems := policy.Parse(file, src)
+			surroundings := &policy.ParseOptions{Env: environmentOf(string(src))}
+			p, problems := policy.ParseWith(file, src, surroundings)
 			if err := problems.Err(); err != nil {
 				t.Fatal(err)
 			}
-			text := effective(p).yaml("")
-			again, problems := policy.Parse(file, []byte(text))
+			text := withVariables(effective(p), p.Variables).yaml("")
+			again, problems := policy.ParseWith(file, []byte(text), surroundings)
 			if err := problems.Err(); err != nil {
 				t.Fatalf("%v\n%s", err, text)
 			}
-			if diff := cmp.Diff(text, effective(again).yaml("")); diff != "" {
+			if diff := cmp.Diff(text, withVariables(effective(again), again.Variables).yaml("")); diff != "" {
 				t.Errorf("shown again (-first +second)\n%s", diff)
 			}
 			if diff := cmp.Diff(meaning(p), meaning(again)); diff != "" {
 				t.Errorf("it means something else (-file +shown)\n%s", diff)
 			}
 		})
+	}
+}
+
+// environmentOf is the environment that the comments of a file say, such as "# env: NAME=value".
+func environmentOf(src string) func(name string) (string, bool) {
+	return func(name string) (string, bool) {
+		_, after, ok := strings.Cut("\n"+src, "\n# env: "+name+"=")
+		value, _, _ := strings.Cut(after, "\n")
+		return value, ok
 	}
 }
 
@@ -70,7 +80,7 @@ func TestConfigShowsEverything(t *testing.T) {
 		of    any
 		known string
 	}{
-		{policy.Policy{}, "Name Fingerprint Files Store Gateway Metrics Identity Limits AllRoutes Classes Routes Preflight Unmatched Response OnFailure Shadow"},
+		{policy.Policy{}, "Name Fingerprint Files Store Gateway Metrics Identity Limits AllRoutes Classes Routes Preflight Unmatched Response OnFailure Shadow Variables"},
 		{policy.Gateway{}, "Listen Upstream"},
 		{policy.Metrics{}, "Listen"},
 		{policy.Response{}, "Profiles"},

@@ -61,14 +61,14 @@ func (p *program) readPolicy(path string) (*policy.Policy, policy.Problems, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	parsed, problems := policy.ParseWith(name, text, surroundings(path))
+	parsed, problems := policy.ParseWith(name, text, p.surroundings(path))
 	return parsed, problems, nil
 }
 
-// surroundings are what a policy file finds outside of its text: the files that it names, from its own
-// folder on. Those of the standard input start in the working folder.
-func surroundings(path string) *policy.ParseOptions {
-	return &policy.ParseOptions{Files: policy.FilesIn(filepath.Dir(path))}
+// surroundings are what a policy file finds outside of its text: the environment, and the files that it
+// names, from its own folder on. Those of the standard input start in the working folder.
+func (p *program) surroundings(path string) *policy.ParseOptions {
+	return &policy.ParseOptions{Files: policy.FilesIn(filepath.Dir(path)), Env: p.env}
 }
 
 // policyHint says what to do about a policy file that is not there.

@@ -43,7 +43,7 @@ func (p *program) newReloader(path string, log *slog.Logger) (*reloader, policy.
 	if err != nil {
 		return nil, nil, err
 	}
-	parsed, problems := policy.ParseWith(name, text, surroundings(path))
+	parsed, problems := policy.ParseWith(name, text, p.surroundings(path))
 	if err := problems.Err(); err != nil {
 		return nil, nil, err
 	}
@@ -140,7 +140,7 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 
 // replace puts a text in force, or says why not.
 func (r *reloader) replace(ctx context.Context, name string, text []byte) {
-	next, problems := policy.ParseWith(name, text, surroundings(r.path))
+	next, problems := policy.ParseWith(name, text, r.surroundings(r.path))
 	if err := problems.Err(); err != nil {
 		r.refuse(err, wouldChange(r.inForce, text))
 		return

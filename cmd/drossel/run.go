@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"regexp"
 	"strings"
 
@@ -25,12 +26,13 @@ const (
 type program struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
+	env            func(name string) (value string, ok bool) // os.LookupEnv
 }
 
 // run is the program. Data goes to stdout, all else to stderr; the result is the exit code. It ends
 // early, and in order, when ctx is done.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	p := &program{stdin: stdin, stdout: stdout, stderr: stderr}
+	p := &program{stdin: stdin, stdout: stdout, stderr: stderr, env: os.LookupEnv}
 	root := p.root()
 	root.SetArgs(args)
 	root.SetIn(stdin)

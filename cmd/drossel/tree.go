@@ -60,6 +60,11 @@ func flow(value any) string {
 			parts = append(parts, strconv.Itoa(n))
 		}
 		return "[" + strings.Join(parts, ", ") + "]"
+	case []any:
+		for _, x := range v {
+			parts = append(parts, flow(x))
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
 	case string:
 		return scalar(v)
 	default:

@@ -14,10 +14,11 @@ const (
 	Text
 	Map
 	List
+	Bad // what a reader of the tree has reported and marks so
 )
 
 // String returns the kind as messages have it, such as "a map".
-func (k Kind) String() string { return [...]string{"nothing", "a text", "a map", "a list"}[k] }
+func (k Kind) String() string { return [...]string{"nothing", "a text", "a map", "a list", "something wrong"}[k] }
 
 // A Node is a YAML value with its place.
 type Node struct {
