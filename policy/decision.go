@@ -110,15 +110,15 @@ func (d *Decision) drop(out func(i int) bool) {
 func (d *Decision) denyAll() {
 	d.unasked = true
 	d.Batch.Now = time.Now().UnixMicro()
-	d.drop(func(i int) bool {
-		c := &d.Batch.Checks[i]
-		return c.Shadow || c.Cost == 0 || c.Budget.Capacity() > 0
-	})
+	d.drop(func(i int) bool { return !deniesAlways(&d.Batch.Checks[i]) })
 	for i := range d.Batch.Checks {
 		d.Batch.Checks[i].Decision = drossel.Decision{RetryAfter: drossel.Never}
 	}
 	d.conclude()
 }
+
+// deniesAlways reports whether an enforced check denies whatever the store says.
+func deniesAlways(c *drossel.Check) bool { return !c.Shadow && c.Cost > 0 && c.Budget.Capacity() == 0 }
 
 // fail answers while the store cannot tell. Nothing is known of the charges, so no
 // check is shown and none is settled.
@@ -206,6 +206,11 @@ type Outcome struct {
 	// Unserved says that an allowed request was given up before anything was done
 	// for it, such as while it was held: all its charges go back.
 	Unserved bool
+
+	// Costs are what the request turns out to have cost its limits, by their names.
+	// More than was charged becomes a debt, which is kept whole only of a limit that
+	// was asked by its name (Question.Limit). They mean nothing to limits in flight.
+	Costs map[string]int64
 }
 
 // Done settles the decision: a limit with charge_on gets its charge back unless
@@ -213,7 +218,7 @@ type Outcome struct {
 // keeps its charge: nobody knows what it did. Where nothing depends on the outcome,
 // and a second time, Done does nothing.
 func (d *Decision) Done(ctx context.Context, o Outcome) {
-	if d.done || d.plan == nil || !d.plan.settles || !d.Batch.Allowed || d.Batch.Peek {
+	if d.done || d.plan == nil || !d.plan.settles && o.Costs == nil || !d.Batch.Allowed || d.Batch.Peek {
 		return
 	}
 	d.done = true
@@ -227,6 +232,8 @@ func (d *Decision) Done(ctx context.Context, o Outcome) {
 		case l.ChargeOn != nil && o.Status != 0 && !slices.Contains(l.ChargeOn, o.Status):
 			c.Final = 0
 			settles = settles || c.Cost > 0
+		case d.costs(i, o.Costs):
+			settles = settles || c.Final != c.Cost
 		case l.Budget.Limit().Algorithm == drossel.Concurrency:
 			settles = true
 		}

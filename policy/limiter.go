@@ -99,13 +99,18 @@ func (l *Limiter) Policy() *Policy { return l.policy }
 func (l *Limiter) Decide(ctx context.Context, req *identity.Request) *Decision {
 	plan, path := l.policy.find(req)
 	d := l.decide(ctx, req, plan, path, false)
+	l.decided(d)
+	return d
+}
+
+// decided names and shows a decision.
+func (l *Limiter) decided(d *Decision) {
 	if (d.Batch.ID == drossel.ID{}) && (!d.Allowed || l.observe != nil) {
 		d.Batch.ID = drossel.NewID() // somebody will name it; a request that just passes needs none
 	}
 	if l.observe != nil {
 		l.observe(d)
 	}
-	return d
 }
 
 // find returns the plan of a request and its path in normal form. Where the path
@@ -167,7 +172,15 @@ func (p *Policy) planOf(r *Route) *plan {
 }
 
 func (l *Limiter) decide(ctx context.Context, req *identity.Request, p *plan, path string, peek bool) *Decision {
-	d := newDecision(len(p.template))
+	d, denies := l.prepare(req, p, path, peek)
+	l.conclude(ctx, d, denies)
+	return d
+}
+
+// prepare makes the decision that conclude completes, with the keys of all its
+// checks. It reports whether one of them denies whatever the store says.
+func (l *Limiter) prepare(req *identity.Request, p *plan, path string, peek bool) (d *Decision, denies bool) {
+	d = newDecision(len(p.template))
 	d.limiter, d.plan = l, p
 	d.Route, d.Class, d.Limits = p.route, p.class, p.limits
 	d.Batch.OnFailure, d.Batch.Peek = p.onFailure, peek
@@ -179,24 +192,26 @@ func (l *Limiter) decide(ctx context.Context, req *identity.Request, p *plan, pa
 		req.Params = p.route.pattern.params(path)
 	}
 	d.Client = l.policy.Identity.Client(req)
-	if len(p.template) == 0 {
-		d.Allowed, d.Batch.Allowed, d.Batch.Now = true, true, time.Now().UnixMicro()
-		return d
+	if len(p.template) > 0 {
+		denies = l.fill(d, req)
 	}
-	if denies := l.fill(d, req); denies {
+	return d, denies
+}
+
+// conclude asks the store, if it has to, and draws the answer.
+func (l *Limiter) conclude(ctx context.Context, d *Decision, denies bool) {
+	switch {
+	case denies:
 		d.denyAll()
-		return d
-	}
-	if len(d.Batch.Checks) == 0 {
+	case len(d.Batch.Checks) == 0:
 		d.Allowed, d.Batch.Allowed, d.Batch.Now = true, true, time.Now().UnixMicro()
-		return d
+	default:
+		if err := l.take(ctx, d); err != nil {
+			d.fail(err)
+			return
+		}
+		d.conclude()
 	}
-	if err := l.take(ctx, d); err != nil {
-		d.fail(err)
-		return d
-	}
-	d.conclude()
-	return d
 }
 
 // take asks the store.

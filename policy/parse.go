@@ -51,13 +51,17 @@ func ParseWith(name string, src []byte, opts *ParseOptions) (*Policy, Problems) 
 
 func (r *reader) readFile(root *node) {
 	f := r.fields(root, "a policy",
-		[]string{"version", "store", "gateway", "metrics", "identity", "limits", "all_routes", "classes", "routes", "on_store_failure", "mode", "response"},
-		[]string{"decisions", "envoy", "admin", "lookups", "paths", "shadow_until", "include"})
+		[]string{"version", "store", "gateway", "decisions", "metrics", "identity", "limits", "all_routes", "classes", "routes", "on_store_failure", "mode", "response"},
+		[]string{"envoy", "admin", "lookups", "paths", "shadow_until", "include"})
 	if f == nil {
 		return
 	}
 	r.readTop(f)
+	before := len(r.problems)
 	r.readIdentity(f)
+	if len(r.problems) == before {
+		r.checkForwardAuth(f)
+	}
 	if e, ok := f["limits"]; ok {
 		r.readLimits(e.Value)
 	}
@@ -71,7 +75,7 @@ func (r *reader) readFile(root *node) {
 		r.routesAt = e.Key
 		r.readRoutes(e.Value)
 	}
-	if !f.has("routes") && !f.has("all_routes") && r.problems.Errors() == 0 {
+	if !f.has("routes") && !f.has("all_routes") && (!f.has("decisions") || !f.has("limits")) && r.problems.Errors() == 0 {
 		r.errorf(root, "the smallest policy has routes: {/: {limits: [100/m by ip]}}", "there are no routes: nothing is limited")
 	}
 	r.finish()
@@ -94,6 +98,9 @@ func (r *reader) readTop(f fields) {
 	}
 	if e, ok := f["metrics"]; ok {
 		r.readMetrics(e.Value)
+	}
+	if e, ok := f["decisions"]; ok {
+		r.readDecisions(e.Value)
 	}
 	if e, ok := f["response"]; ok {
 		r.readResponse(e.Value)

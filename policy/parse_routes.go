@@ -413,6 +413,7 @@ func (r *reader) finish() {
 	for _, route := range append(slices.Clone(p.Routes), p.Unmatched, p.Preflight) {
 		route.plan = newPlan(p, route)
 	}
+	p.prepareQuestions()
 	p.routes = newMatcher(p.Routes)
 	r.warn()
 }
@@ -443,6 +444,7 @@ func (r *reader) checkWildcards() {
 // warn reports what works but is hardly meant.
 func (r *reader) warn() {
 	p := r.policy
+	r.warnForwardAuth()
 	for _, route := range p.Routes {
 		if len(route.Checks) == 0 && !route.Unlimited {
 			at := &node{Line: route.Line, Column: route.Column}
@@ -451,7 +453,7 @@ func (r *reader) warn() {
 	}
 	for _, l := range p.Limits {
 		at := &node{Line: l.Line, Column: l.Column}
-		if len(l.UsedBy) == 0 {
+		if len(l.UsedBy) == 0 && p.Decisions.Listen == "" { // there it may be asked by its name
 			r.warnf(at, "", "name it in all_routes, a class or a route", "limit %q is not used", l.Name)
 		}
 		r.warnUnverified(at, l)
@@ -461,7 +463,8 @@ func (r *reader) warn() {
 			r.warnf(d.at, "", "name it in a route", "class %q is not used", c.Name)
 		}
 	}
-	if !slices.ContainsFunc(p.Routes, func(route *Route) bool { return route.pattern.all() }) {
+	asked := p.Decisions.Listen != "" && r.routesAt == nil // limits by their names, and nothing else
+	if !asked && !slices.ContainsFunc(p.Routes, func(route *Route) bool { return route.pattern.all() }) {
 		hint, text := "add a route /", "no route / takes the requests that nothing else matches: they get all_routes only"
 		if len(p.AllRoutes) == 0 {
 			text = "no route / takes the requests that nothing else matches: they are not limited"

@@ -19,6 +19,7 @@ type Policy struct {
 	Files       []string // the files that the policy names, as ParseOptions.Files was asked for them, each once
 	Store       string   // "memory"
 	Gateway     Gateway
+	Decisions   Decisions
 	Metrics     Metrics
 	Identity    *identity.Attributes
 	Limits      []*Limit // in file order: declared ones, then inline ones
@@ -70,6 +71,7 @@ type Limit struct {
 	Line, Column int // the place in the file
 
 	by     *key
+	alone  *plan           // of a question about this limit
 	denied *drossel.Budget // denies all: what answers if the key is missing and that denies
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -117,6 +118,9 @@ func effective(p *policy.Policy) block {
 	if g := p.Gateway; g.Upstream != nil {
 		t.add("gateway", block{{"listen", g.Listen}, {"upstream", g.Upstream.Redacted()}})
 	}
+	if p.Decisions.Listen != "" {
+		t.add("decisions", effectiveDecisions(p.Decisions))
+	}
 	if m := p.Metrics; m.Listen != "" {
 		t.add("metrics", block{{"listen", m.Listen}})
 	}
@@ -144,6 +148,27 @@ func effective(p *policy.Policy) block {
 	t.add("on_store_failure", p.OnFailure.String())
 	t.add("mode", modeWord(p.Shadow))
 	t.add("response", block{{"headers", p.Response.Profiles}})
+	return t
+}
+
+func effectiveDecisions(d policy.Decisions) block {
+	t := block{{"listen", d.Listen}}
+	if strings.HasPrefix(d.Listen, "unix:") {
+		t.add("socket_mode", fmt.Sprintf("%04o", d.SocketMode))
+	}
+	if d.TokenFile != "" {
+		t.add("token_file", d.TokenFile)
+	}
+	if d.TLS.Cert != "" {
+		tls := tree{{"cert", d.TLS.Cert}, {"key", d.TLS.Key}}
+		if d.TLS.ClientCA != "" {
+			tls.add("client_ca", d.TLS.ClientCA)
+		}
+		t.add("tls", tls)
+	}
+	if d.ForwardAuth != nil {
+		t.add("forward_auth", d.ForwardAuth)
+	}
 	return t
 }
 

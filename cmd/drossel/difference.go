@@ -69,12 +69,16 @@ const everything = "all routes"
 func (c *comparison) file() {
 	b, n := c.before, c.next
 	for _, section := range [][3]string{
-		{"gateway", b.Gateway.Listen, n.Gateway.Listen}, {"metrics", b.Metrics.Listen, n.Metrics.Listen},
+		{"gateway", b.Gateway.Listen, n.Gateway.Listen}, {"decisions", b.Decisions.Listen, n.Decisions.Listen}, {"metrics", b.Metrics.Listen, n.Metrics.Listen},
 	} {
 		if section[1] != section[2] {
 			c.add("!", section[0], "%s"+aside+"needs a restart, until then as before", arrow("listen", orDash(section[1]), orDash(section[2])))
 		}
 	}
+	if b.Decisions.TLS != n.Decisions.TLS || b.Decisions.SocketMode != n.Decisions.SocketMode {
+		c.add("!", "decisions", "tls or socket_mode differs"+aside+"needs a restart, until then as before")
+	}
+	c.moved("decisions", "forward_auth", orDash(strings.Join(b.Decisions.ForwardAuth, " ")), orDash(strings.Join(n.Decisions.ForwardAuth, " ")))
 	c.moved("gateway", "upstream", redacted(b.Gateway.Upstream), redacted(n.Gateway.Upstream))
 	c.moved("clients", "", clients(b), clients(n))
 	c.attributes()

@@ -106,6 +106,7 @@ func TestPolicyDocLimitTexts(t *testing.T) {
 var docPlaces = map[string]struct{ file, heading string }{
 	"file":      {"KEY: 1\nroutes: {/: unlimited}", ""},
 	"gateway":   {"gateway: {KEY: 1}", "## gateway"},
+	"decisions": {"decisions: {KEY: 1}", "## decisions"},
 	"metrics":   {"metrics: {KEY: 1}", "## metrics"},
 	"identity":  {"identity: {KEY: 1}", "## identity"},
 	"attribute": {"identity: {attributes: {a: {KEY: 1}}}", "### Attributes"},

@@ -47,6 +47,9 @@ func (p *program) newReloader(path string, log *slog.Logger) (*reloader, policy.
 	if err := problems.Err(); err != nil {
 		return nil, nil, err
 	}
+	if parsed.Decisions.Listen != "" {
+		return nil, nil, &failure{text: name + ": serve does not answer decisions yet", hint: "leave the section out"}
+	}
 	if parsed.Gateway.Upstream == nil {
 		return nil, nil, errNoGateway(name)
 	}

@@ -1,0 +1,203 @@
+package policy
+
+import (
+	"io/fs"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/drossel-io/drossel"
+)
+
+// Decisions is the file's decisions section; the zero Decisions if there is none.
+type Decisions struct {
+	Listen      string      // as Gateway.Listen; "127.0.0.1:7080" unless said, "" only if the section is absent
+	SocketMode  fs.FileMode // of a unix socket: who may connect is who may ask; 0660 unless said
+	TokenFile   string      // holds the token that the JSON API wants; "" if it wants none
+	TLS         DecisionsTLS
+	ForwardAuth []string // the proxies that may ask by forward-auth: nginx, caddy, haproxy, traefik, envoy
+}
+
+// DecisionsTLS are files in PEM; the zero DecisionsTLS means no TLS.
+type DecisionsTLS struct {
+	Cert, Key string
+	ClientCA  string // who may connect needs a certificate of it; "" asks for none
+}
+
+// ForwardAuthProxies are the proxies that Decisions.ForwardAuth may name.
+func ForwardAuthProxies() []string { return []string{"nginx", "caddy", "haproxy", "traefik", "envoy"} }
+
+const (
+	decisionsListen = "127.0.0.1:7080"
+	socketMode      = 0o660
+)
+
+func (r *reader) readDecisions(n *node) {
+	f := r.fields(n, "decisions", []string{"listen", "socket_mode", "token_file", "tls", "forward_auth"}, nil)
+	d := &r.policy.Decisions
+	d.SocketMode = socketMode
+	d.Listen = r.listen(f, "7080")
+	at := n
+	if e, ok := f["listen"]; ok {
+		at = e.Value
+	} else {
+		d.Listen = decisionsListen
+	}
+	if e, ok := f["socket_mode"]; ok {
+		d.SocketMode = r.socketMode(e.Value, d.Listen)
+	}
+	if e, ok := f["token_file"]; ok {
+		d.TokenFile, _ = r.fileName(e.Value, "token_file")
+	}
+	if e, ok := f["tls"]; ok {
+		r.readDecisionsTLS(e.Key, e.Value)
+	}
+	if e, ok := f["forward_auth"]; ok {
+		d.ForwardAuth = r.forwardAuth(e.Value)
+	}
+	r.checkDecisions(at, f)
+}
+
+// socketMode reads permissions in octal digits.
+func (r *reader) socketMode(n *node, listen string) fs.FileMode {
+	text, ok := r.text(n, "socket_mode")
+	if !ok {
+		return socketMode
+	}
+	mode, err := strconv.ParseUint(text, 8, 32)
+	switch {
+	case err != nil || mode > 0o777 || mode&0o600 != 0o600:
+		r.errorf(n, `write such as "0660": owner and group may connect`, "socket_mode: %q are no permissions of a socket", clip(text))
+		return socketMode
+	case listen != "" && !strings.HasPrefix(listen, "unix:"):
+		r.errorf(n, "leave it out, or listen on unix:/path", "socket_mode belongs to a unix socket")
+	}
+	return fs.FileMode(mode)
+}
+
+// fileName reads the name of a file that is read when the program starts.
+func (r *reader) fileName(n *node, what string) (string, bool) {
+	text, ok := r.text(n, what)
+	if ok && (text == "" || strings.ContainsRune(text, 0)) {
+		r.errorf(n, "", "%s: %q is not the name of a file", what, clip(text))
+		return "", false
+	}
+	return text, ok
+}
+
+func (r *reader) readDecisionsTLS(key, n *node) {
+	f := r.fields(n, "tls", []string{"cert", "key", "client_ca"}, nil)
+	if f == nil {
+		return
+	}
+	t := &r.policy.Decisions.TLS
+	for name, to := range map[string]*string{"cert": &t.Cert, "key": &t.Key, "client_ca": &t.ClientCA} {
+		if e, ok := f[name]; ok {
+			*to, _ = r.fileName(e.Value, name)
+		}
+	}
+	if !f.has("cert") || !f.has("key") {
+		r.errorf(key, "write tls: {cert: server.pem, key: server-key.pem}", "tls needs cert and key")
+	}
+}
+
+func (r *reader) forwardAuth(n *node) []string {
+	var proxies []string
+	for _, item := range r.list(n, "forward_auth") {
+		word, ok := r.word(item, "forward_auth", ForwardAuthProxies()...)
+		switch {
+		case !ok:
+		case slices.Contains(proxies, word):
+			r.errorf(item, "", "forward_auth: %s is there twice", word)
+		default:
+			proxies = append(proxies, word)
+		}
+	}
+	return proxies
+}
+
+// checkDecisions reports who could ask that should not.
+func (r *reader) checkDecisions(at *node, f fields) {
+	d, p := &r.policy.Decisions, r.policy
+	if d.Listen == "" {
+		return
+	}
+	unix := strings.HasPrefix(d.Listen, "unix:")
+	for _, other := range []struct{ name, listen string }{{"gateway", p.Gateway.Listen}, {"metrics", p.Metrics.Listen}} {
+		if d.Listen == other.listen && !strings.HasSuffix(d.Listen, ":0") {
+			r.errorf(at, "give them different ports", "decisions listens where %s does", other.name)
+		}
+	}
+	switch e, ok := f["tls"]; {
+	case unix && ok:
+		r.errorf(e.Key, "leave it out: socket_mode says who may connect", "tls is for a port, not for a unix socket")
+	case !unix && !loopback(d.Listen) && !f.has("token_file") && d.TLS.ClientCA == "":
+		r.errorf(at, "add token_file: /run/secrets/drossel-token, or listen on 127.0.0.1:7080 or unix:/path",
+			"decisions: %s is reachable from elsewhere and has no token_file", d.Listen)
+	}
+}
+
+// checkForwardAuth reports what forward-auth needs of identity, which is read later.
+func (r *reader) checkForwardAuth(file fields) {
+	e, ok := file["decisions"]
+	d := &r.policy.Decisions
+	if !ok || len(d.ForwardAuth) == 0 || d.Listen == "" {
+		return
+	}
+	at := e.Key
+	for _, sub := range e.Value.Entries {
+		if sub.Key.Text == "forward_auth" {
+			at = sub.Value
+		}
+	}
+	ip := r.policy.Identity.ClientIP()
+	from := "x-forwarded-for"
+	if slices.Contains(d.ForwardAuth, "nginx") || slices.Contains(d.ForwardAuth, "haproxy") {
+		from = "x-real-ip"
+	}
+	unix := strings.HasPrefix(d.Listen, "unix:")
+	proxies := ip.TrustedProxies.String()
+	switch {
+	case unix && !ip.TrustedProxies.Unix():
+		r.errorf(at, "add identity: {trusted_proxies: [unix], client_ip_from: "+from+"}",
+			"forward_auth: unix is not among the trusted_proxies, so nobody may ask")
+	case !unix && (proxies == "" || proxies == "unix"):
+		r.errorf(at, "add identity: {trusted_proxies: [127.0.0.1], client_ip_from: "+from+"}, with the addresses that the proxy asks from",
+			"forward_auth: no proxy is trusted, so nobody may ask")
+	case ip.From == "" || strings.EqualFold(ip.From, "none"):
+		r.errorf(at, "add client_ip_from: "+from+" to identity",
+			"forward_auth: all clients would count as the proxy, because client_ip_from is not set")
+	}
+}
+
+// warnForwardAuth warns of limits that want to know how a request ends, which a
+// proxy that only asks does not tell.
+func (r *reader) warnForwardAuth() {
+	if len(r.policy.Decisions.ForwardAuth) == 0 {
+		return
+	}
+	for _, l := range r.policy.Limits {
+		at := &node{Line: l.Line, Column: l.Column}
+		switch n := l.Budget.Limit(); {
+		case len(l.UsedBy) == 0:
+		case n.Algorithm == drossel.Concurrency:
+			r.warnf(at, "", "use the gateway or the JSON API for such routes",
+				"limit %q: forward_auth does not tell when a request ends, so each place is held for %v", l.Name, n.Period)
+		case l.ChargeOn != nil:
+			r.warnf(at, "", "use the gateway or the JSON API for such routes",
+				"limit %q: forward_auth does not tell the status, so every request is charged", l.Name)
+		}
+	}
+}
+
+// loopback reports whether an address to listen on is reached from this machine
+// only.
+func loopback(listen string) bool {
+	host := listen[:strings.LastIndexByte(listen, ':')]
+	if host == "localhost" {
+		return true
+	}
+	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil && addr.Unmap().IsLoopback()
+}

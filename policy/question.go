@@ -1,0 +1,230 @@
+package policy
+
+import (
+	"context"
+	"slices"
+
+	"github.com/drossel-io/drossel"
+	"github.com/drossel-io/drossel/identity"
+)
+
+// A Question is a request, or one limit of it.
+type Question struct {
+	Request *identity.Request // required; DecideAll sets its Params
+
+	// Limit, one of Policy().Limits, is asked alone, whatever the request's route.
+	// Nil asks the limits of the route.
+	Limit *Limit
+	Cost  int64 // of Limit: 0 to drossel.MaxQuota units
+}
+
+// Questions are decided as one: all of them are charged, or none is.
+type Questions struct {
+	List []Question // at least one
+
+	// Peek decides without charging and is not observed.
+	Peek bool
+
+	// Settles says that Done will be told Costs.
+	Settles bool
+}
+
+// A Joint is one decision about several questions. Its Route and Class are those of
+// the first one, its failure mode is the strictest. A limit that several of them
+// have on the same key is one check, whose cost is the sum.
+type Joint struct {
+	*Decision
+
+	Parts []Part // one for each question
+}
+
+// A Part is what a Joint says about one of its questions.
+type Part struct {
+	Route  *Route // nil if none matched
+	Class  string
+	Checks []int // indexes of Decision.Batch.Checks; none if the store could not tell
+}
+
+// DecideAll is Decide for several questions. The error, drossel.ErrTooManyChecks or
+// drossel.ErrCost, says that they cannot be decided as one; nothing is charged then.
+func (l *Limiter) DecideAll(ctx context.Context, q Questions) (*Joint, error) {
+	j := &Joint{}
+	var parts []*Decision
+	for i := range q.List {
+		d := l.part(&q.List[i], q.Peek)
+		parts = append(parts, d)
+		j.Parts = append(j.Parts, Part{Route: d.Route, Class: d.Class})
+	}
+	j.Decision = parts[0]
+	if len(parts) > 1 {
+		j.Decision = join(parts)
+	}
+	if err := j.gather(parts); err != nil {
+		return nil, err
+	}
+	d := j.Decision
+	if q.Settles && (d.Batch.ID == drossel.ID{}) {
+		d.Batch.ID = drossel.NewID()
+	}
+	denies := slices.ContainsFunc(d.Batch.Checks, func(c drossel.Check) bool { return deniesAlways(&c) })
+	if denies {
+		j.onlyDenying()
+	}
+	l.conclude(ctx, d, denies)
+	if d.Err != nil {
+		for i := range j.Parts {
+			j.Parts[i].Checks = nil
+		}
+	}
+	if !q.Peek {
+		l.decided(d)
+	}
+	return j, nil
+}
+
+// part prepares the decision of one question.
+func (l *Limiter) part(q *Question, peek bool) *Decision {
+	if q.Limit == nil {
+		p, path := l.policy.find(q.Request)
+		d, _ := l.prepare(q.Request, p, path, peek)
+		return d
+	}
+	d, _ := l.prepare(q.Request, q.Limit.alone, q.Request.Path, peek)
+	for i := range d.Batch.Checks {
+		d.Batch.Checks[i].Cost, d.Batch.Checks[i].Final = q.Cost, q.Cost
+	}
+	return d
+}
+
+// join makes one decision of several, still without checks.
+func join(parts []*Decision) *Decision {
+	first := parts[0]
+	p := *first.plan
+	d := &Decision{limiter: first.limiter, plan: &p, Route: first.Route, Class: first.Class, Client: first.Client}
+	d.Batch.Peek = first.Batch.Peek
+	for _, part := range parts {
+		p.settles = p.settles || part.plan.settles
+		p.onFailure = stricter(p.onFailure, part.plan.onFailure)
+		if (d.Batch.ID == drossel.ID{}) {
+			d.Batch.ID = part.Batch.ID
+		}
+	}
+	d.Batch.OnFailure = p.onFailure
+	return d
+}
+
+// stricter returns the mode that lets less pass.
+func stricter(a, b drossel.FailureMode) drossel.FailureMode {
+	for _, m := range []drossel.FailureMode{drossel.Closed, drossel.Local} {
+		if a == m || b == m {
+			return m
+		}
+	}
+	return drossel.Open
+}
+
+// gather moves the checks of the parts into the decision of all.
+func (j *Joint) gather(parts []*Decision) error {
+	d := j.Decision
+	for i, part := range parts {
+		for k := range part.Batch.Checks {
+			at := k
+			if part != d {
+				at = d.add(&part.Batch.Checks[k], part.Limits[k])
+			}
+			j.Parts[i].Checks = append(j.Parts[i].Checks, at)
+		}
+	}
+	if len(d.Batch.Checks) > drossel.MaxChecks {
+		return drossel.ErrTooManyChecks
+	}
+	for i := range d.Batch.Checks {
+		if d.Batch.Checks[i].Cost > drossel.MaxQuota {
+			return drossel.ErrCost
+		}
+	}
+	return nil
+}
+
+// add adds a check, or its cost to the check of the same budget and key, and returns
+// its index. What is in shadow adds nothing to what is enforced: it must not deny.
+func (d *Decision) add(c *drossel.Check, l *Limit) int {
+	i := slices.IndexFunc(d.Batch.Checks, func(o drossel.Check) bool {
+		return o.Key == c.Key && o.Budget.StateID() == c.Budget.StateID()
+	})
+	if i < 0 {
+		d.Batch.Checks = append(d.Batch.Checks, *c)
+		d.Limits = append(d.Limits, l)
+		return len(d.Batch.Checks) - 1
+	}
+	switch o := &d.Batch.Checks[i]; {
+	case o.Shadow && !c.Shadow:
+		*o, d.Limits[i] = *c, l
+	case c.Shadow && !o.Shadow:
+	default:
+		o.Cost, o.Final = o.Cost+c.Cost, o.Final+c.Cost
+		if c.Budget.Capacity() < o.Budget.Capacity() {
+			o.Budget, d.Limits[i] = c.Budget, l
+		}
+	}
+	return i
+}
+
+// onlyDenying leaves the checks out of the parts that denyAll leaves out.
+func (j *Joint) onlyDenying() {
+	kept, next := map[int]int{}, 0
+	for i := range j.Batch.Checks {
+		if deniesAlways(&j.Batch.Checks[i]) {
+			kept[i] = next
+			next++
+		}
+	}
+	for i := range j.Parts {
+		var checks []int
+		for _, at := range j.Parts[i].Checks {
+			if to, ok := kept[at]; ok {
+				checks = append(checks, to)
+			}
+		}
+		j.Parts[i].Checks = checks
+	}
+}
+
+// costs sets what the i-th check turned out to cost, if costs names its limit.
+func (d *Decision) costs(i int, costs map[string]int64) bool {
+	c := &d.Batch.Checks[i]
+	cost, ok := costs[d.Limits[i].Name]
+	if !ok || c.Budget.Limit().Algorithm == drossel.Concurrency {
+		return false
+	}
+	c.Final = min(max(cost, 0), drossel.MaxQuota)
+	return true
+}
+
+// prepareQuestions lets every limit be asked by its name.
+func (p *Policy) prepareQuestions() {
+	for _, l := range p.Limits {
+		r := &Route{OnFailure: p.OnFailure, Shadow: p.Shadow}
+		r.Checks = []RouteCheck{{Limit: r.enforces(l), Cost: 1, From: "route"}}
+		l.alone = newPlan(p, r)
+		l.alone.route = r
+		if p.Decisions.Listen != "" {
+			l.Budget.Settled() // a model's tokens are known when it has answered
+		}
+	}
+}
+
+// Limit returns the limit of that name, nil if there is none.
+func (p *Policy) Limit(name string) *Limit {
+	if i := slices.IndexFunc(p.Limits, func(l *Limit) bool { return l.Name == name }); i >= 0 {
+		return p.Limits[i]
+	}
+	return nil
+}
+
+// KeyNames returns the names of the attributes in the key of a check, such as
+// account and ip; none if all share one bucket.
+func KeyNames(key string) []string {
+	names, _ := splitKey(key)
+	return names
+}
