@@ -30,7 +30,8 @@ type Options struct {
 	SettleFailed func(*Decision, error)
 
 	// Secret keys the hashes that stand for keys in explanations and logs; nil
-	// means a random one of this process.
+	// means a random one of this process, and for Load what the policy's secret_file
+	// holds. Policy.ReadSecret reads that.
 	Secret []byte
 
 	// Env is for Load: ParseOptions.Env, such as os.LookupEnv. Nil means that no
@@ -87,7 +88,16 @@ func Load(path string, opts *Options) (*Limiter, error) {
 	if err := problems.Err(); err != nil {
 		return nil, err
 	}
-	return New(p, opts)
+	o := Options{}
+	if opts != nil {
+		o = *opts
+	}
+	if o.Secret == nil {
+		if o.Secret, err = p.ReadSecret(from.Files); err != nil {
+			return nil, err
+		}
+	}
+	return New(p, &o)
 }
 
 // Policy returns the policy that l decides by.

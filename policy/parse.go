@@ -170,8 +170,9 @@ func (r *reader) readIdentity(file fields) {
 	if e, ok := file["identity"]; ok {
 		before := len(r.problems)
 		f := r.fields(e.Value, "identity",
-			[]string{"trusted_proxies", "client_ip_from", "client_ip_depth", "ipv4_prefix", "ipv6_prefix", "attributes"},
-			[]string{"secret_file", "secret", "jwt", "learn", "lookups"})
+			[]string{"trusted_proxies", "client_ip_from", "client_ip_depth", "ipv4_prefix", "ipv6_prefix", "attributes", "secret_file", "secret"},
+			[]string{"jwt", "learn", "lookups"})
+		r.readSecret(f)
 		ip, places = r.readClientIP(f)
 		if len(r.problems) > before {
 			// No second problem because of the first: a set that is not empty lets

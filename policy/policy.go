@@ -22,6 +22,7 @@ type Policy struct {
 	Decisions   Decisions
 	Metrics     Metrics
 	Identity    *identity.Attributes
+	Secret      Secret
 	Limits      []*Limit // in file order: declared ones, then inline ones
 	AllRoutes   []*Limit // what applies to every route but the unlimited ones
 	Classes     []*Class // in file order

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/drossel-io/drossel"
-	"github.com/drossel-io/drossel/identity"
 	"github.com/drossel-io/drossel/policy"
 )
 
@@ -124,7 +123,7 @@ func effective(p *policy.Policy) block {
 	if m := p.Metrics; m.Listen != "" {
 		t.add("metrics", block{{"listen", m.Listen}})
 	}
-	t.add("identity", effectiveIdentity(p.Identity))
+	t.add("identity", effectiveIdentity(p))
 	t.add("limits", effectiveLimits(p))
 	if len(p.AllRoutes) > 0 {
 		t.add("all_routes", limitNames(p.AllRoutes))
@@ -172,7 +171,8 @@ func effectiveDecisions(d policy.Decisions) block {
 	return t
 }
 
-func effectiveIdentity(as *identity.Attributes) block {
+func effectiveIdentity(p *policy.Policy) block {
+	as := p.Identity
 	ip := as.ClientIP()
 	from := strings.ToLower(ip.From)
 	if from == "" {
@@ -184,6 +184,12 @@ func effectiveIdentity(as *identity.Attributes) block {
 	}
 	t.add("ipv4_prefix", orDefault(ip.IPv4Prefix, 32))
 	t.add("ipv6_prefix", orDefault(ip.IPv6Prefix, 64))
+	switch {
+	case p.Secret.None:
+		t.add("secret", "none")
+	case p.Secret.File != "":
+		t.add("secret_file", p.Secret.File)
+	}
 	attributes := block{}
 	for _, name := range as.Names() {
 		ref, err := as.Ref(name)

@@ -80,11 +80,21 @@ func TestConfigShowsEverything(t *testing.T) {
 		of    any
 		known string
 	}{
-		{policy.Policy{}, "Name Fingerprint Files Store Gateway Decisions Metrics Identity Limits AllRoutes Classes Routes Preflight Unmatched Response OnFailure Shadow Variables"},
+		{policy.Policy{}, `
+			Name Fingerprint Files Variables
+			Store
+			Gateway
+			Decisions
+			Metrics
+			Identity Secret
+			Limits AllRoutes Classes Routes Preflight Unmatched
+			Response
+			OnFailure Shadow`},
 		{policy.Gateway{}, "Listen Upstream"},
 		{policy.Decisions{}, "Listen SocketMode TokenFile TLS ForwardAuth"},
 		{policy.DecisionsTLS{}, "Cert Key ClientCA"},
 		{policy.Metrics{}, "Listen"},
+		{policy.Secret{}, "File None Line Column"},
 		{policy.Response{}, "Profiles"},
 		{policy.Limit{}, "Name Inline Budget By Keyless Shadow Status OnMissing ChargeOn UsedBy Line Column"},
 		{policy.Class{}, "Name Limits OnFailure Shadow Line Column"},

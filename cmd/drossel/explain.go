@@ -91,7 +91,11 @@ func (p *program) explain(ctx context.Context, path string, req *identity.Reques
 	if err != nil {
 		return err
 	}
-	limiter, err := policy.New(parsed, nil)
+	secret, err := p.secret(parsed, path)
+	if err != nil { // it is not on every machine where one wants to know
+		fmt.Fprintf(p.stderr, "key ids are not those of the logs: %v\n", err)
+	}
+	limiter, err := policy.New(parsed, &policy.Options{Secret: secret})
 	if err != nil {
 		return err
 	}

@@ -71,6 +71,11 @@ func (p *program) surroundings(path string) *policy.ParseOptions {
 	return &policy.ParseOptions{Files: policy.FilesIn(filepath.Dir(path)), Env: p.env}
 }
 
+// secret reads the secret that a policy at path names; nil if it names none.
+func (p *program) secret(parsed *policy.Policy, path string) ([]byte, error) {
+	return parsed.ReadSecret(p.surroundings(path).Files)
+}
+
 // policyHint says what to do about a policy file that is not there.
 func policyHint(path string) string {
 	if path == defaultPolicy {

@@ -53,13 +53,17 @@ func (p *program) newReloader(path string, log *slog.Logger) (*reloader, policy.
 	if parsed.Gateway.Upstream == nil {
 		return nil, nil, errNoGateway(name)
 	}
+	secret, err := p.secret(parsed, path)
+	if err != nil {
+		return nil, nil, err
+	}
 	memory := drossel.NewMemory(nil)
 	r := &reloader{
 		program: p, path: path, log: log, store: memory,
 		telemetry: telemetry.New(&telemetry.Options{Log: log, Memory: memory}),
 		inForce:   parsed, text: text, tried: text,
 	}
-	limiter, err := r.telemetry.Limiter(parsed, &policy.Options{Store: memory})
+	limiter, err := r.telemetry.Limiter(parsed, &policy.Options{Store: memory, Secret: secret})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -175,7 +179,11 @@ func (r *reloader) enforce(ctx context.Context, next *policy.Policy) error {
 	if err := checkLoop(ctx, next.Gateway.Upstream, r.listening); err != nil {
 		return err
 	}
-	limiter, err := r.telemetry.Limiter(next, &policy.Options{Store: r.store})
+	secret, err := r.secret(next, r.path)
+	if err != nil {
+		return err
+	}
+	limiter, err := r.telemetry.Limiter(next, &policy.Options{Store: r.store, Secret: secret})
 	if err != nil {
 		return err
 	}
