@@ -42,6 +42,7 @@ type Budget struct {
 
 	family *family
 	wide   atomic.Pointer[algo.Span] // the largest debt that stands; nil: the bucket's own
+	owner  string                    // the name that the state belongs to
 	id     string
 }
 
@@ -49,6 +50,8 @@ type Budget struct {
 type family struct {
 	mu      sync.Mutex // guards the fields below
 	members []*Budget
+	byLimit map[Limit]*Budget
+	widest  *Budget // of members, the one that may leave the largest debt
 	settled bool
 }
 
@@ -58,17 +61,25 @@ type family struct {
 // Budgets of one name made apart are for a reload only: the newer replaces the
 // older. Rates that are used side by side are made with Variant.
 func NewBudget(name string, l Limit) (*Budget, error) {
-	if !validName(name) {
-		return nil, fmt.Errorf("drossel: %q is not a name for a limit: use 1 to 64 letters, digits, _ . -", name)
-	}
-	return newBudget(name, l, &family{})
+	return NewRenamedBudget(name, name, l)
 }
 
-func newBudget(name string, l Limit, f *family) (*Budget, error) {
+// NewRenamedBudget is NewBudget for a limit that was called otherwise: its state
+// stays that of the old name.
+func NewRenamedBudget(name, was string, l Limit) (*Budget, error) {
+	for _, s := range []string{name, was} {
+		if !validName(s) {
+			return nil, fmt.Errorf("drossel: %q is not a name for a limit: use 1 to 64 letters, digits, _ . -", s)
+		}
+	}
+	return newBudget(name, was, l, &family{byLimit: map[Limit]*Budget{}})
+}
+
+func newBudget(name, owner string, l Limit, f *family) (*Budget, error) {
 	if err := l.Validate(); err != nil {
 		return nil, fmt.Errorf("drossel: limit %q: %w", name, err)
 	}
-	b := &Budget{name: name, limit: l, family: f, capacity: l.Quota, id: stateID(name, l)}
+	b := &Budget{name: name, owner: owner, limit: l, family: f, capacity: l.Quota, id: stateID(owner, l)}
 	b.tag = maphash.String(budgetSeed, b.id)
 	b.overflow = maphash.String(budgetSeed, "\x00overflow "+b.id)
 	if err := b.compile(); err != nil {
@@ -113,7 +124,7 @@ func (b *Budget) Variant(l Limit) (*Budget, error) {
 	if known := b.family.find(l); known != nil {
 		return known, nil
 	}
-	return newBudget(b.name, l, b.family)
+	return newBudget(b.name, b.owner, l, b.family)
 }
 
 // Settled declares that Settle may charge this budget more than was taken. The
@@ -124,7 +135,7 @@ func (b *Budget) Settled() *Budget {
 	defer b.family.mu.Unlock()
 	if !b.family.settled {
 		b.family.settled = true
-		b.family.widen()
+		b.family.tell(b.family.members)
 	}
 	return b
 }
@@ -169,37 +180,34 @@ func stateID(name string, l Limit) string {
 func (f *family) find(l Limit) *Budget {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, b := range f.members {
-		if b.limit == l {
-			return b
-		}
-	}
-	return nil
+	return f.byLimit[l]
 }
 
+// join adds b. A hundred thousand rates that come the widest first are told of it
+// once each, not a hundred thousand times.
 func (f *family) join(b *Budget) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.members = append(f.members, b)
-	f.widen()
+	f.byLimit[b.limit] = b
+	if f.widest != nil && !b.wider(f.widest) {
+		f.tell(f.members[len(f.members)-1:])
+		return
+	}
+	f.widest = b
+	f.tell(f.members)
 }
 
-// widen tells every member the largest debt that one of them may leave. f.mu is
+// tell tells members the largest debt that one of the family may leave. f.mu is
 // held.
-func (f *family) widen() {
-	var widest *Budget
-	for _, b := range f.members {
-		if widest == nil || b.wider(widest) {
-			widest = b
-		}
-	}
-	for _, b := range f.members {
+func (f *family) tell(members []*Budget) {
+	for _, b := range members {
 		if b.limit.Algorithm != TokenBucket || b.capacity == 0 {
 			continue
 		}
 		wide := b.bucket.Full()
-		if widest.wider(b) {
-			wide = algo.Span{Us: widest.bucket.Full().Ceil()}
+		if f.widest.wider(b) {
+			wide = algo.Span{Us: f.widest.bucket.Full().Ceil()}
 		}
 		if f.settled {
 			wide = b.bucket.Twice(wide)

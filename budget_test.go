@@ -147,6 +147,71 @@ func TestVariantOfTheSameLimitIsTheSame(t *testing.T) {
 	}
 }
 
+// The order in which rates join a family does not matter: each knows the widest.
+func TestVariantsInAnyOrder(t *testing.T) {
+	for _, order := range [][]string{
+		{"5/s burst 30", "50/s burst 250", "1/s burst 100"},
+		{"1/s burst 100", "5/s burst 30", "50/s burst 250"},
+		{"50/s burst 250", "1/s burst 100", "5/s burst 30"},
+		{"deny", "50/s burst 250", "5/s burst 30", "1/s burst 100"},
+	} {
+		rates := map[string]*drossel.Budget{order[0]: mustBudget(t, "b", order[0])}
+		for _, l := range order[1:] {
+			rates[l] = mustVariant(t, rates[order[0]], l)
+		}
+		store := drossel.NewMemory(nil)
+		take := func(rate string, cost int64) bool {
+			b := drossel.Batch{Checks: []drossel.Check{{Budget: rates[rate], Key: "k", Cost: cost}}}
+			if err := store.TakeAt(&b, 1e15); err != nil {
+				t.Fatal(err)
+			}
+			return b.Allowed
+		}
+		// 99 units of the widest are 99 seconds of debt, which no other rate forgives.
+		if !take("1/s burst 100", 99) || take("5/s burst 30", 1) || take("50/s burst 250", 1) || take("1/s burst 100", 2) || !take("1/s burst 100", 1) {
+			t.Errorf("%v: a rate has forgiven the debt of another one", order)
+		}
+	}
+}
+
+// A family takes a rate of many without looking at all the others.
+func TestManyVariants(t *testing.T) {
+	const rates = 100_000
+	b := mustBudget(t, "b", "200k/s")
+	for i := range int64(rates) {
+		if _, err := b.Variant(drossel.PerSecond(200_000 - i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if v, err := b.Variant(drossel.PerSecond(7)); err != nil || v.Capacity() != 7 {
+		t.Errorf("%v, %v", v, err)
+	}
+}
+
+func TestRenamedBudgets(t *testing.T) {
+	store := drossel.NewMemory(nil)
+	take := func(b *drossel.Budget) bool {
+		batch := drossel.Batch{Checks: []drossel.Check{{Budget: b, Key: "k", Cost: 1}}}
+		if err := store.TakeAt(&batch, 1e15); err != nil {
+			t.Fatal(err)
+		}
+		return batch.Allowed
+	}
+	renamed, err := drossel.NewRenamedBudget("new", "old", drossel.PerMinute(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if renamed.Name() != "new" || renamed.StateID() != "old:tb" || mustVariant(t, renamed, "9/m").StateID() != "old:tb" {
+		t.Errorf("name %s, state %s", renamed.Name(), renamed.StateID())
+	}
+	if !take(mustBudget(t, "old", "1/m")) || take(renamed) || !take(mustBudget(t, "new", "1/m")) {
+		t.Error("the renamed budget has not the state of its old name")
+	}
+	if _, err := drossel.NewRenamedBudget("new", "o l d", drossel.PerMinute(1)); err == nil {
+		t.Error("an old name that is none was taken")
+	}
+}
+
 // A budget is used by many at once, also while its rates are made.
 func TestVariantsAtOnce(t *testing.T) {
 	b := mustBudget(t, "b", "5/s burst 30")

@@ -301,6 +301,51 @@ func FuzzParseLimit(f *testing.F) {
 	})
 }
 
+// Another rate of a limit has from it what its text leaves out, but for the burst
+// and the wait.
+func TestParseRate(t *testing.T) {
+	for _, tt := range []struct{ base, text, want string }{
+		{"5/s burst 30", "50/s", "50/s"},
+		{"5/s burst 30 wait 1s", "50/s burst 9", "50/s burst 9"},
+		{"600/m sliding_counter", "6000/m", "6000/m sliding_counter"},
+		{"600/m sliding_counter", "deny", "deny"},
+		{"600/m sliding_counter", "6000/m token_bucket", "6000/m"},
+		{"5/15m sliding_log", "9/h", "9/h sliding_log"},
+		{"9/m fixed_window first", "90/m", "90/m fixed_window first"},
+		{"9/m fixed_window first", "90/m fixed_window", "90/m fixed_window first"},
+		{"9/m fixed_window", "90/m first", "90/m fixed_window first"},
+		{"9/m fixed_window first", "90/m sliding_log", "90/m sliding_log"},
+		{"1M/month calendar from 15 in Europe/Berlin", "2M/month", "2M/month calendar from 15 in Europe/Berlin"},
+		{"1M/month calendar from 15 in Europe/Berlin", "2M/month calendar from 1", "2M/month calendar from 1 in Europe/Berlin"},
+		{"1M/month calendar from 15 in Europe/Berlin", "9/month in UTC", "9/month calendar from 15 in UTC"},
+		{"1M/month calendar from 15 in Europe/Berlin", "9k/week", "9000/week calendar in Europe/Berlin"},
+		{"2 in flight for 5m", "9 in flight", "9 in flight for 5m"},
+		{"2 in flight for 5m", "9 in flight for 2m", "9 in flight for 2m"},
+		{"2 in flight for 5m", "9/s", "9/s"},
+		{"deny", "9/s sliding_log", "9/s sliding_log"},
+	} {
+		base, err := drossel.ParseLimit(tt.base)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := base.ParseRate(tt.text); err != nil || got.String() != tt.want {
+			t.Errorf("%q.ParseRate(%q) = %v, %v; want %s", tt.base, tt.text, got, err, tt.want)
+		}
+	}
+	for _, tt := range []struct{ base, text, want string }{
+		{"600/m sliding_counter", "60/m burst 3", "sliding_counter has no burst (leave the burst out, or use token_bucket)"},
+		{"1M/month calendar", "9/s", "a calendar needs a day, a week or a month, not 1s (write N/day, N/week or N/month)"},
+	} {
+		base, err := drossel.ParseLimit(tt.base)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := base.ParseRate(tt.text); err == nil || err.Error() != tt.want {
+			t.Errorf("%q.ParseRate(%q) = %v, %v; want error %s", tt.base, tt.text, got, err, tt.want)
+		}
+	}
+}
+
 func TestParseDuration(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"1us": time.Microsecond, "250ms": 250 * time.Millisecond, "0s": 0, "30s": 30 * time.Second, "5m": 5 * time.Minute,

@@ -111,15 +111,23 @@ func formatDay(period time.Duration, a Anchor) string {
 //
 // The words after the rate may come in any order. The error is a *LimitError.
 func ParseLimit(text string) (Limit, error) {
-	p := limitParser{words: strings.Fields(text)}
-	l, err := p.parse()
+	return Limit{}.ParseRate(text)
+}
+
+// ParseRate reads another rate of l, such as that of a plan: quota, period, burst
+// and wait are those of the text; algorithm, anchor, zone and how long a holder in
+// flight may be silent are l's where the text does not say them. The error is a
+// *LimitError.
+func (l Limit) ParseRate(text string) (Limit, error) {
+	p := limitParser{words: strings.Fields(text), base: l}
+	rate, err := p.parse()
 	if err == nil {
-		err = l.Validate()
+		err = rate.Validate()
 	}
 	if err != nil {
 		return Limit{}, err
 	}
-	return l, nil
+	return rate, nil
 }
 
 type limitParser struct {
@@ -127,6 +135,7 @@ type limitParser struct {
 	limit Limit
 	seen  map[string]bool
 	unit  string // the period's unit as written, for calendars
+	base  Limit  // has what the text leaves out
 }
 
 func (p *limitParser) next() string {
@@ -151,16 +160,42 @@ func (p *limitParser) parse() (Limit, error) {
 	case "unlimited":
 		return Limit{}, limitErrorf("leave the limit out", "unlimited is no limit")
 	}
+	p.seen = map[string]bool{}
 	if err := p.parseRate(); err != nil {
 		return Limit{}, err
 	}
-	p.seen = map[string]bool{}
 	for len(p.words) > 0 {
 		if err := p.parseWord(p.next()); err != nil {
 			return Limit{}, err
 		}
 	}
+	p.inherit()
 	return p.limit, p.checkCalendar()
+}
+
+// inherit takes from the base what the text does not say. A base that denies all has
+// nothing but the zero values.
+func (p *limitParser) inherit() {
+	l, base := &p.limit, p.base
+	if l.Algorithm == Concurrency {
+		if base.Algorithm == Concurrency && !p.seen["for"] {
+			l.Period = base.Period
+		}
+		return
+	}
+	if !p.seen["algorithm"] && base.Algorithm != Concurrency {
+		l.Algorithm = base.Algorithm
+	}
+	if l.Algorithm != base.Algorithm {
+		return
+	}
+	sameWindow := l.Algorithm == FixedWindow || l.Algorithm == Calendar && l.Period == base.Period
+	if sameWindow && !p.seen["first"] && !p.seen["from"] {
+		l.Anchor = base.Anchor
+	}
+	if l.Zone == "" {
+		l.Zone = base.Zone
+	}
 }
 
 // parseRate reads "100/m", "5/15m", "1M/month" or "2 in flight".
@@ -197,7 +232,7 @@ func (p *limitParser) parseInFlight(count string) error {
 	if len(p.words) == 0 || p.words[0] != "for" {
 		return nil
 	}
-	p.next()
+	p.seen[p.next()] = true
 	p.limit.Period, err = p.duration("for")
 	return err
 }
