@@ -51,7 +51,7 @@ var houses = map[string]house{
 	"policy": {floor: 3, house: []string{"internal/algo", "internal/keyid", "internal/nearest", "internal/yamltree", ".", "identity"}},
 
 	"httplimit": {floor: 4, third: []string{"github.com/dunglas/httpsfv"}},
-	"grpclimit": {floor: 4, third: []string{"google.golang.org/grpc", "google.golang.org/genproto"}},
+	"grpclimit": {floor: 4, third: []string{"google.golang.org/grpc", "google.golang.org/genproto", "google.golang.org/protobuf"}},
 
 	"internal/gateway":   {floor: 5, third: []string{"github.com/pires/go-proxyproto"}},
 	"internal/api":       {floor: 5},

@@ -96,7 +96,7 @@ func (d *denial) body() []byte {
 	if p.Error.RetryAfter > 0 {
 		again = " Try again in " + inWords(p.Error.RetryAfter) + "."
 	}
-	p.Error.Message = d.message() + again
+	p.Error.Message = policy.Message(d.code, d.wait) + again
 	p.Detail = p.Error.Message
 	if d.about != nil {
 		p.Detail = d.about.sentence() + again
@@ -106,24 +106,6 @@ func (d *denial) body() []byte {
 		return nil
 	}
 	return append(text, '\n')
-}
-
-// message says what happened without naming a limit.
-func (d *denial) message() string {
-	switch d.code {
-	case policy.CodeQuotaExceeded:
-		return "The quota is used up."
-	case policy.CodeInFlight:
-		return "Too many requests at the same time."
-	case policy.CodeOverloaded:
-		return "Too much traffic for now."
-	case policy.CodeUnavailable:
-		return "Requests cannot be counted for now."
-	}
-	if d.wait == drossel.Never {
-		return "The request is more than a limit allows."
-	}
-	return "Too many requests."
 }
 
 // sentence says what the limit allows.

@@ -140,14 +140,27 @@ func (l *Limiter) ShowKey(key string) string {
 		readable = readable && l.readable(names[i])
 	}
 	if !readable {
-		joined := strings.Join(names, "+")
-		return joined + " " + l.hasher.Short(joined, values...)
+		return strings.Join(names, "+") + " " + l.keyID(names, values)
 	}
 	parts := make([]string, len(names))
 	for i := range names {
 		parts[i] = names[i] + "=" + printable(values[i])
 	}
 	return strings.Join(parts, "+")
+}
+
+// KeyID returns an opaque name for the key of check i, for clients: the hash that
+// ShowKey shows of keys that may not be read. It is "" if all share the bucket.
+func (d *Decision) KeyID(i int) string {
+	key := d.Batch.Checks[i].Key
+	if key == "" || d.limiter == nil {
+		return ""
+	}
+	return d.limiter.keyID(splitKey(key))
+}
+
+func (l *Limiter) keyID(names, values []string) string {
+	return l.hasher.Short(strings.Join(names, "+"), values...)
 }
 
 // Readable returns the attributes of a check's key that operators may read, in the

@@ -88,3 +88,22 @@ func WaitFor(b *drossel.Budget, retryAfter time.Duration) time.Duration {
 	}
 	return retryAfter
 }
+
+// Message says in a sentence what a denial with that code and wait means to its client.
+// It names no limit.
+func Message(code string, wait time.Duration) string {
+	switch code {
+	case CodeQuotaExceeded:
+		return "The quota is used up."
+	case CodeInFlight:
+		return "Too many requests at the same time."
+	case CodeOverloaded:
+		return "Too much traffic for now."
+	case CodeUnavailable:
+		return "Requests cannot be counted for now."
+	}
+	if wait == drossel.Never {
+		return "The request is more than a limit allows."
+	}
+	return "Too many requests."
+}
