@@ -97,6 +97,13 @@ func (p Protocol) Write(w http.ResponseWriter, contentType string, httpStatus in
 	}
 }
 
+// HTTPStatusOf returns HTTPStatus of the grpc-status in a response's header or trailer;
+// false if there is none.
+func HTTPStatusOf(h http.Header) (int, bool) {
+	code, err := strconv.ParseUint(h.Get("Grpc-Status"), 10, 32)
+	return HTTPStatus(codes.Code(code)), err == nil
+}
+
 // escaped writes a message as grpc-message has it: percent-encoded, all that is not
 // printable ASCII.
 func escaped(message string) string {

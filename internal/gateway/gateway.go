@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/drossel-io/drossel"
+	"github.com/drossel-io/drossel/grpclimit"
 	"github.com/drossel-io/drossel/httplimit"
 	"github.com/drossel-io/drossel/identity"
 	"github.com/drossel-io/drossel/policy"
@@ -159,6 +160,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer e.end()                      // the copying of a body ends with a panic if the client or the upstream is gone
 	e.rules = g.rules.Load()
 	e.request = identity.FromHTTP(r)
+	e.rpc = grpclimit.ProtocolOf(r.Method, r.URL.RawQuery, r.Header)
 	g.watchProxy(r, e.rules)
 	e.serve(w, r)
 }
@@ -171,11 +173,13 @@ type exchange struct {
 	rules    *rules
 	proxy    httputil.ReverseProxy
 	request  identity.Request
+	rpc      grpclimit.Protocol
 	decision *policy.Decision
 	writer   http.ResponseWriter
 	body     *requestBody // nil if there is none
 	stop     func()       // ends the renewal of a place in flight
 	outcome  policy.Outcome
+	response *http.Response // of a call of gRPC, whose outcome its trailer says
 }
 
 func (g *Gateway) newExchange() *exchange {
@@ -197,7 +201,7 @@ func (e *exchange) serve(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case !d.Allowed:
 		e.outcome.Status = d.Status
-		e.rules.renderer.Deny(w, r.Method, d)
+		e.deny(w, r)
 	case r.Method == http.MethodConnect || r.Method == http.MethodTrace:
 		closing(w)
 		e.answer(w, r, problemMethod())
@@ -219,13 +223,16 @@ func (e *exchange) answer(w http.ResponseWriter, r *http.Request, p problem) {
 	}
 	p.ID = e.decision.Batch.ID.String()
 	e.rules.renderer.AddFields(w.Header(), e.decision)
-	writeProblem(w, r.Method, p)
+	e.writeProblem(w, r, p)
 }
 
 // end settles the decision and gives the exchange back.
 func (e *exchange) end() {
 	if e.stop != nil {
 		e.stop()
+	}
+	if e.response != nil {
+		e.outcome.Status = rpcOutcome(e.response)
 	}
 	if e.decision != nil {
 		// What is charged is settled even if the client is gone.
@@ -234,13 +241,17 @@ func (e *exchange) end() {
 	if e.body != nil {
 		e.body.leave()
 	}
-	e.rules, e.request, e.decision, e.writer, e.body, e.stop, e.outcome = nil, identity.Request{}, nil, nil, nil, nil, policy.Outcome{}
+	e.rules, e.request, e.rpc, e.decision, e.writer = nil, identity.Request{}, grpclimit.NoProtocol, nil, nil
+	e.body, e.stop, e.outcome, e.response = nil, nil, policy.Outcome{}, nil
 	e.gateway.exchanges.Put(e)
 }
 
 // modifyResponse sees the head of the upstream's response.
 func (e *exchange) modifyResponse(res *http.Response) error {
 	e.outcome.Status = res.StatusCode
+	if e.rpc == grpclimit.GRPC && res.StatusCode == http.StatusOK {
+		e.response = res
+	}
 	e.gateway.answers(e.rules.upstream)
 	e.rules.renderer.AddFields(res.Header, e.decision)
 	return nil
