@@ -42,7 +42,7 @@ var houses = map[string]house{
 
 	"redisstore":         {floor: 2, third: []string{"github.com/redis/rueidis"}},
 	"lease":              {floor: 2},
-	"fallback":           {floor: 2, third: []string{"github.com/sony/gobreaker"}},
+	"fallback":           {floor: 2},
 	"identity":           {floor: 2, third: []string{"github.com/gaissmai/bart", "golang.org/x/text"}},
 	"storetest":          {floor: 2, third: []string{"github.com/anishathalye/porcupine", "pgregory.net/rapid"}},
 	"internal/token":     {floor: 2, third: []string{"github.com/golang-jwt/jwt", "github.com/MicahParks/keyfunc"}},
