@@ -30,6 +30,8 @@ type denial struct {
 	id     drossel.ID
 	about  *shownCheck // the limit that the text is about; nil if none may be named
 	names  []string    // the limits that deny and may be named
+
+	template *policy.Body // nil for a problem document
 }
 
 // A shownCheck is a limit that may be named, and the cost that it denied.
@@ -61,7 +63,7 @@ func (d *denial) write(w http.ResponseWriter, method string) {
 	h.Del("Content-Length") // an outer middleware may have meant another body
 	h.Del("Content-Encoding")
 	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Type", "application/problem+json")
+	h.Set("Content-Type", d.contentType())
 	if seconds := d.retryAfter(); seconds > 0 {
 		h.Set("Retry-After", strconv.FormatInt(seconds, 10))
 	}
@@ -80,8 +82,34 @@ func (d *denial) retryAfter() int64 {
 	return max(1, ceilSeconds(d.wait.Microseconds()))
 }
 
+func (d *denial) contentType() string {
+	if d.template != nil {
+		return d.template.ContentType()
+	}
+	return "application/problem+json"
+}
+
+// body is a problem document, or what the policy file wants instead.
 func (d *denial) body() []byte {
-	p := problem{
+	p := d.problem()
+	if d.template != nil {
+		v := policy.BodyValues{
+			Code: d.code, Detail: p.Detail, ID: p.ID, Message: p.Error.Message, RetryAfter: p.Error.RetryAfter, Status: d.status,
+		}
+		if d.about != nil {
+			v.Limit = d.about.budget.Name()
+		}
+		return d.template.Append(nil, &v)
+	}
+	text, err := json.Marshal(p)
+	if err != nil { // there is nothing in p that JSON does not have
+		return nil
+	}
+	return append(text, '\n')
+}
+
+func (d *denial) problem() *problem {
+	p := &problem{
 		Type: typeQuota, Title: titleQuota, Status: d.status,
 		Violated: d.names,
 		Error:    problemError{Code: d.code, RetryAfter: d.retryAfter()},
@@ -101,11 +129,7 @@ func (d *denial) body() []byte {
 	if d.about != nil {
 		p.Detail = d.about.sentence() + again
 	}
-	text, err := json.Marshal(p)
-	if err != nil { // there is nothing in p that JSON does not have
-		return nil
-	}
-	return append(text, '\n')
+	return p
 }
 
 // sentence says what the limit allows.

@@ -74,7 +74,8 @@ type report struct {
 	shown   []shown // the limits that may be shown, in order
 	binding int     // the one that fields of a single number are about
 	denied  bool
-	wait    int64 // of a denial: Retry-After before it is rounded, microseconds
+	wait    int64 // of a denial: how long it lasts, microseconds
+	jitter  int64 // and what clients are told beyond that
 	now     int64 // the store's clock, microseconds since the epoch
 }
 
@@ -224,11 +225,11 @@ func (r *report) appendLimits(buf []byte, n *numbers) []byte {
 	return buf
 }
 
-// until is t, of a denial no longer than its wait.
+// until is t, of a denial no longer than Retry-After.
 func (r *report) until(s shown) int64 {
 	t := s.until(s.decision, s.next, r.now)
-	if r.denied {
-		return min(t, r.wait)
+	if r.denied && t >= 0 {
+		return min(t, r.wait) + r.jitter
 	}
 	return t
 }

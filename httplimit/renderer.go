@@ -13,6 +13,7 @@ import (
 // call policy.Limiter.Decide themselves. It is safe for concurrent use.
 type Renderer struct {
 	fields Fields
+	body   *policy.Body            // of denials; nil for a problem document
 	plans  map[*policy.Route]*plan // nil is the route of a request that none matches
 	others sync.Map                // *drossel.Budget → *item, for decisions that no plan foresaw
 }
@@ -27,7 +28,7 @@ type plan struct {
 // NewRenderer returns the renderer of p's decisions. Nil fields are those of the
 // policy file.
 func NewRenderer(p *policy.Policy, fields *Fields) *Renderer {
-	r := &Renderer{plans: make(map[*policy.Route]*plan)}
+	r := &Renderer{body: p.Response.Body, plans: make(map[*policy.Route]*plan)}
 	switch {
 	case fields != nil:
 		r.fields = *fields
@@ -90,7 +91,7 @@ func (r *Renderer) AddFields(h http.Header, d *policy.Decision) {
 // Deny answers a request of that method that d denies: status, fields and body.
 func (r *Renderer) Deny(w http.ResponseWriter, method string, d *policy.Decision) {
 	r.SetFields(w.Header(), d)
-	deny := denial{status: d.Status, code: d.Code, wait: d.Wait(), id: d.Batch.ID}
+	deny := denial{status: d.Status, code: d.Code, wait: d.Wait(), id: d.Batch.ID, template: r.body}
 	worst := time.Duration(-1)
 	for i := range d.Batch.Checks {
 		c := &d.Batch.Checks[i]
@@ -118,7 +119,8 @@ func (r *Renderer) set(f Fields, h http.Header, d *policy.Decision, v *values) {
 	var room [4]shown
 	rep := report{shown: room[:0], now: d.Batch.Now}
 	if rep.denied = !d.Allowed; rep.denied {
-		rep.wait = d.Wait().Microseconds()
+		rep.jitter = d.Jitter().Microseconds()
+		rep.wait = d.Wait().Microseconds() - rep.jitter
 	}
 	p := r.plans[d.Route]
 	for i := range d.Batch.Checks {

@@ -43,6 +43,7 @@ type Decision struct {
 	plan    *plan
 	done    bool
 	unasked bool // denied without the store
+	later   byte // seconds of Jitter
 
 	room [48]byte // for the text of most requests' keys
 }

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -63,8 +64,8 @@ func Keep(every time.Duration, renew func() bool) (stop func()) {
 }
 
 // Wait returns how long the client of a denial is told to wait: the longest of the
-// checks that deny, drossel.Never if no wait will do. A place in flight may be free
-// at any time: it is a second.
+// checks that deny, and Jitter; drossel.Never if no wait will do. A place in flight
+// may be free at any time: it is a second.
 func (d *Decision) Wait() time.Duration {
 	wait, denied := time.Duration(0), false
 	for i := range d.Batch.Checks {
@@ -76,9 +77,30 @@ func (d *Decision) Wait() time.Duration {
 		wait = max(wait, WaitFor(c.Budget, c.RetryAfter))
 	}
 	if !denied { // no limit was asked
-		return d.RetryAfter
+		wait = d.RetryAfter
 	}
-	return wait
+	if wait == drossel.Never {
+		return wait
+	}
+	return wait + d.Jitter()
+}
+
+// maxJitter is the most that is added to a wait.
+const maxJitter = 30 * time.Second
+
+// Jitter returns what Wait has added to the exact wait of a denial, as the policy's
+// retry_jitter says: whole seconds, so that clients who are denied together do not
+// come back together. It is the same whenever one asks.
+func (d *Decision) Jitter() time.Duration { return time.Duration(d.later) * time.Second }
+
+// jitter chooses seconds from 0 to so many percent of a wait.
+func jitter(wait time.Duration, percent int) byte {
+	if wait == drossel.Never {
+		return 0
+	}
+	// Two steps, or a wait of months times percent would not fit.
+	most := min(wait/100*time.Duration(percent)+wait%100*time.Duration(percent)/100, maxJitter)
+	return byte(rand.IntN(int(most/time.Second) + 1))
 }
 
 // WaitFor is Wait for one budget that denies for retryAfter.

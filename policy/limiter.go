@@ -118,6 +118,9 @@ func (l *Limiter) decided(d *Decision) {
 	if (d.Batch.ID == drossel.ID{}) && (!d.Allowed || l.observe != nil) {
 		d.Batch.ID = drossel.NewID() // somebody will name it; a request that just passes needs none
 	}
+	if percent := l.policy.Response.RetryJitter; percent > 0 && !d.Allowed {
+		d.later = jitter(d.Wait(), percent)
+	}
 	if l.observe != nil {
 		l.observe(d)
 	}

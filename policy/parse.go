@@ -138,13 +138,22 @@ func (r *reader) readMetrics(n *node) {
 }
 
 func (r *reader) readResponse(n *node) {
-	f := r.fields(n, "response", []string{"headers"}, []string{"retry_jitter", "body"})
-	e, ok := f["headers"]
-	if !ok {
-		return
+	f := r.fields(n, "response", []string{"headers", "body", "retry_jitter"}, nil)
+	if e, ok := f["headers"]; ok {
+		r.readProfiles(e.Value)
 	}
+	if e, ok := f["body"]; ok {
+		r.readBody(e.Value)
+	}
+	if e, ok := f["retry_jitter"]; ok {
+		r.policy.Response.RetryJitter, _ = r.percent(e.Value, "retry_jitter")
+	}
+}
+
+// readProfiles reads the families of fields that responses carry.
+func (r *reader) readProfiles(n *node) {
 	profiles := []string{}
-	for _, item := range r.list(e.Value, "headers") {
+	for _, item := range r.list(n, "headers") {
 		word, ok := r.word(item, "headers", "draft11", "draft6", "x-epoch", "x-delta", "none")
 		if ok && slices.Contains(profiles, word) {
 			r.errorf(item, "", "headers: %s is there twice", word)
@@ -152,11 +161,11 @@ func (r *reader) readResponse(n *node) {
 		profiles = append(profiles, word)
 	}
 	if slices.Contains(profiles, "none") && len(profiles) > 1 {
-		r.errorf(e.Value, "write [none] alone, or leave it out", "headers: none stands beside others")
+		r.errorf(n, "write [none] alone, or leave it out", "headers: none stands beside others")
 	}
 	for _, pair := range [][2]string{{"x-epoch", "x-delta"}, {"draft11", "draft6"}} {
 		if slices.Contains(profiles, pair[0]) && slices.Contains(profiles, pair[1]) {
-			r.errorf(e.Value, "keep one of them", "headers: %s and %s use the same fields", pair[0], pair[1])
+			r.errorf(n, "keep one of them", "headers: %s and %s use the same fields", pair[0], pair[1])
 		}
 	}
 	r.policy.Response.Profiles = profiles

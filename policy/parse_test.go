@@ -123,6 +123,11 @@ func summary(p *policy.Policy) string {
 	if p.Metrics.Listen != "" {
 		fmt.Fprintf(&b, "metrics %q\n", p.Metrics.Listen)
 	}
+	if r := p.Response; r.Body != nil || r.RetryJitter > 0 {
+		fmt.Fprintf(&b, "jitter %d%%, body %s\n", r.RetryJitter, r.Body.Append([]byte(r.Body.ContentType()+"\n"), &policy.BodyValues{
+			Code: "RATE_LIMITED", ID: "d-1", Limit: "a", Message: `Too "many".`, RetryAfter: 7, Status: 429,
+		}))
+	}
 	for _, l := range p.Limits {
 		n := l.Budget.Limit()
 		fmt.Fprintf(&b, "limit %s: %v by %q, at once %d, full again %v, missing %v, used by %v", l.Name, n, l.By, l.AtOnce(), l.FullAgain(), l.OnMissing, l.UsedBy)

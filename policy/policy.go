@@ -53,7 +53,9 @@ type Metrics struct {
 
 // Response says what clients are told beyond the status.
 type Response struct {
-	Profiles []string // header field profiles in order: draft11, x-epoch
+	Profiles    []string // header field profiles in order: draft11, x-epoch
+	Body        *Body    // of denials; nil for a problem document
+	RetryJitter int      // percent of a denial's wait that is at most added to it; 0 adds nothing
 }
 
 // A Limit is a named budget of the file with the key it is counted by.

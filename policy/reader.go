@@ -207,6 +207,21 @@ func (r *reader) number(n *node, what string, least, most int64) (int64, bool) {
 	return v, true
 }
 
+// percent reads "10%", 0 to 100.
+func (r *reader) percent(n *node, what string) (int, bool) {
+	text, ok := r.text(n, what)
+	if !ok {
+		return 0, false
+	}
+	digits, found := strings.CutSuffix(text, "%")
+	v, err := strconv.ParseUint(digits, 10, 7)
+	if !found || err != nil || v > 100 {
+		r.errorf(n, "write such as 10%", "%s must be 0%% to 100%%, not %s", what, quote(text))
+		return 0, false
+	}
+	return int(v), true
+}
+
 func (r *reader) boolean(n *node, what string) (value, ok bool) {
 	if n.Kind == yamltree.Text && !n.Quoted {
 		switch n.Text {

@@ -93,7 +93,12 @@ func withVariable(value any, path []string, v *policy.Variable) any {
 			}
 		}
 		return value
-	case []string, []int, []any:
+	case []any: // of a body
+		if i, err := strconv.Atoi(path[0]); err == nil && i < len(value) {
+			value[i] = withVariable(value[i], path[1:], v)
+		}
+		return value
+	case []string, []int:
 		if v.List == nil {
 			return value
 		}
@@ -146,7 +151,7 @@ func effective(p *policy.Policy) block {
 	}
 	t.add("on_store_failure", p.OnFailure.String())
 	t.add("mode", modeWord(p.Shadow))
-	t.add("response", block{{"headers", p.Response.Profiles}})
+	t.add("response", effectiveResponse(p.Response))
 	return t
 }
 
@@ -289,6 +294,35 @@ func effectiveRoute(r *policy.Route) any {
 	t.add("on_store_failure", r.OnFailure.String())
 	t.add("mode", modeWord(r.Shadow))
 	return t
+}
+
+func effectiveResponse(r policy.Response) block {
+	t := block{{"headers", r.Profiles}}
+	if r.Body != nil {
+		t.add("body", bodyTree(r.Body.Template))
+	}
+	t.add("retry_jitter", fmt.Sprintf("%d%%", r.RetryJitter))
+	return t
+}
+
+// bodyTree is the template of a body as a tree.
+func bodyTree(template any) any {
+	switch x := template.(type) {
+	case policy.BodyMap:
+		t := tree{}
+		for _, e := range x {
+			t.add(e.Key, bodyTree(e.Value))
+		}
+		return t
+	case []any:
+		list := []any{}
+		for _, item := range x {
+			list = append(list, bodyTree(item))
+		}
+		return list
+	default:
+		return x
+	}
 }
 
 func modeWord(shadow bool) string {

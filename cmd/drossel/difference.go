@@ -83,6 +83,13 @@ func (c *comparison) file() {
 	c.moved("clients", "", clients(b), clients(n))
 	c.attributes()
 	c.moved("response", "headers", strings.Join(b.Response.Profiles, " "), strings.Join(n.Response.Profiles, " "))
+	c.moved("response", "retry_jitter", fmt.Sprintf("%d%%", b.Response.RetryJitter), fmt.Sprintf("%d%%", n.Response.RetryJitter))
+	if !reflect.DeepEqual(b.Response.Body, n.Response.Body) {
+		c.add("~", "response", "another body")
+	}
+	if b.Secret.File != n.Secret.File {
+		c.add("~", "identity", "another secret_file: keys have other hashes in the log")
+	}
 	c.inherited(everything, "", "store down", b.OnFailure.String(), n.OnFailure.String())
 	c.inherited(everything, "", "mode", mode(b.Shadow), mode(n.Shadow))
 	c.moved(everything, "limits", names(b.AllRoutes), names(n.AllRoutes))

@@ -308,6 +308,10 @@ func TestDifferences(t *testing.T) {
 - attribute gone`,
 		},
 		{"response", []string{"all_routes:", "response: {headers: [none]}\nall_routes:"}, "~ response   headers: draft11 x-epoch -> none"},
+		{
+			"response's body", []string{"all_routes:", "response: {body: {a: $code}, retry_jitter: 10%}\nall_routes:"},
+			"~ response   retry_jitter: 0% -> 10%\n~ response   another body",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			text := strings.NewReplacer(tt.replace...).Replace(oldPolicy)

@@ -67,6 +67,8 @@ func flow(value any) string {
 		return "[" + strings.Join(parts, ", ") + "]"
 	case string:
 		return scalar(v)
+	case nil:
+		return "null"
 	default:
 		return fmt.Sprint(v)
 	}
