@@ -33,6 +33,7 @@ var houses = map[string]house{
 	"internal/algo":     {floor: 0, std: []string{"cmp", "math", "math/bits", "slices"}},
 	"internal/keyid":    {floor: 0, std: []string{"crypto", "encoding", "hash"}},
 	"internal/nearest":  {floor: 0, std: []string{}},
+	"internal/redact":   {floor: 0, std: []string{"log", "log/slog", "regexp", "strings"}},
 	"internal/yamltree": {floor: 0, std: []string{"bytes", "errors", "fmt", "strings"}, third: []string{"github.com/goccy/go-yaml"}},
 
 	".": {floor: 1, std: []string{

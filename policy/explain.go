@@ -14,8 +14,8 @@ import (
 type Explanation struct {
 	Decision *Decision // a peek: nothing was charged
 	Method   string    // in the form routes are matched by
-	Host     string
-	Path     string
+	Host     string    // "" if no route of the policy names it
+	Path     string    // a wildcard's value that may not be shown is the wildcard, such as /reset/{token}
 
 	// Less are the routes that matched too, less specific than Decision.Route, the
 	// most specific first.
@@ -61,7 +61,46 @@ func (l *Limiter) Explain(ctx context.Context, req *identity.Request) *Explanati
 	for _, c := range p.checks {
 		x.Checks = append(x.Checks, l.explainCheck(x.Decision, c))
 	}
+	if p.route != nil {
+		x.Path = l.showPath(&p.route.pattern, path)
+	}
+	if !slices.ContainsFunc(l.policy.Routes, func(r *Route) bool { return r.pattern.host == x.Host }) {
+		x.Host = ""
+	}
 	return x
+}
+
+// showPath writes a path that matches a pattern as operators may see it.
+func (l *Limiter) showPath(p *pattern, path string) string {
+	var b strings.Builder
+	hide := func(name, value string) string {
+		if value == "" || l.readablePath(name) {
+			return value
+		}
+		return "{" + name + "}"
+	}
+	for i, s := range p.segments {
+		if path == "" {
+			return b.String()
+		}
+		var segment string
+		if segment, path = cutSegment(path); s == "" {
+			segment = hide(p.names[i], segment)
+		}
+		b.WriteString("/" + segment)
+	}
+	if p.rest != "" && path != "" {
+		path = "/" + hide(p.rest, path[1:])
+	}
+	return b.String() + path
+}
+
+// readablePath reports whether operators may read the value of a wildcard.
+func (l *Limiter) readablePath(name string) bool {
+	return slices.ContainsFunc(l.policy.Identity.Names(), func(attribute string) bool {
+		ref, err := l.policy.Identity.Ref(attribute)
+		return err == nil && ref.PathParam() == name && ref.Attribute().Readable
+	})
 }
 
 func (l *Limiter) explainCheck(d *Decision, c RouteCheck) ExplainedCheck {

@@ -358,7 +358,7 @@ func FuzzMatch(f *testing.F) {
 		if got != want {
 			t.Fatalf("%q: %s %s%s (%q) matches %q, want %q", patterns, method, host, path, x.Path, got, want)
 		}
-		if x.Path != "/"+strings.TrimPrefix(slowClean(path), "/") {
+		if !strings.Contains(got, "{") && x.Path != "/"+strings.TrimPrefix(slowClean(path), "/") {
 			t.Fatalf("path %q is %q, want %q", path, x.Path, slowClean(path))
 		}
 		for _, r := range p.Routes {

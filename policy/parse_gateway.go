@@ -35,7 +35,7 @@ func (r *reader) upstream(n *node, text string) *url.URL {
 	case err != nil || u.Host == "" || u.Hostname() == "":
 		r.errorf(n, hint, "upstream: this is not a URL with a host")
 	case u.Scheme != "http" && u.Scheme != "https":
-		r.errorf(n, hint, "upstream: scheme %q is neither http nor https", clip(u.Scheme))
+		r.errorf(n, hint, "upstream: the scheme is neither http nor https")
 	case u.User != nil:
 		r.errorf(n, "let the upstream trust this machine instead", "upstream: a URL with a user is not supported yet")
 	case u.RawQuery != "" || u.Fragment != "" || u.ForceQuery:

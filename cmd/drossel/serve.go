@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	stdlog "log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -17,12 +18,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/drossel-io/drossel/internal/redact"
 	"github.com/drossel-io/drossel/internal/telemetry"
 	"github.com/drossel-io/drossel/policy"
 )
 
 func (p *program) serveCommand() *cobra.Command {
 	var asJSON bool
+	var level string
 	cmd := &cobra.Command{
 		Use:     "serve [policy.yaml]",
 		Short:   "run the gateway of a policy file",
@@ -39,16 +42,21 @@ what differs. A file with an error in it is refused: the policy before stays in 
 			if err != nil {
 				return err
 			}
-			return p.serve(cmd.Context(), path, asJSON)
+			var least slog.Level
+			if err := least.UnmarshalText([]byte(level)); err != nil {
+				return usageErrorf("debug, info, warn or error", "--log-level %q is not a level", level)
+			}
+			return p.serve(cmd.Context(), path, p.logger(asJSON, least), asJSON)
 		},
 	}
+	cmd.Flags().StringVar(&level, "log-level", "info", "least level that is logged: debug, info, warn or error;\ndebug tells why each request failed")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "log JSON")
 	return cmd
 }
 
-func (p *program) serve(ctx context.Context, path string, asJSON bool) error {
+func (p *program) serve(ctx context.Context, path string, log *slog.Logger, asJSON bool) error {
 	start := time.Now()
-	log := p.logger(asJSON)
+	defer adoptLog(log)()
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP) // before the policy is read, so that none ends the program
 	defer signal.Stop(hangups)
@@ -116,12 +124,25 @@ func flush(ctx context.Context, t *telemetry.Telemetry) {
 	t.Flush(ctx)
 }
 
-// logger logs what happens while the program serves.
-func (p *program) logger(asJSON bool) *slog.Logger {
+// logger logs what happens while the program serves, from a level on.
+func (p *program) logger(asJSON bool, least slog.Level) *slog.Logger {
+	options := &slog.HandlerOptions{Level: least}
 	if asJSON {
-		return slog.New(slog.NewJSONHandler(p.stderr, nil))
+		return slog.New(slog.NewJSONHandler(p.stderr, options))
 	}
-	return slog.New(slog.NewTextHandler(p.stderr, nil))
+	return slog.New(slog.NewTextHandler(p.stderr, options))
+}
+
+// adoptLog lets package log write into the log of serve until restore is called: package net/http prints
+// there what an upstream has sent without being asked.
+func adoptLog(to *slog.Logger) (restore func()) {
+	writer, flags := stdlog.Writer(), stdlog.Flags()
+	stdlog.SetOutput(redact.Logger(to.Handler(), slog.LevelDebug).Writer())
+	stdlog.SetFlags(0)
+	return func() {
+		stdlog.SetOutput(writer)
+		stdlog.SetFlags(flags)
+	}
 }
 
 // say prints a line for people, or logs it for programs.

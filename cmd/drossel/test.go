@@ -131,7 +131,7 @@ func (p *program) printFailure(run *testRun, f *scenario.Failure) {
 	x := f.Explanation
 	t.add("step", step)
 	t.add("at", f.Step.At.String())
-	t.add("request", visible(f.Step.Request)+" from "+x.Decision.Client.Key)
+	t.add("request", visible(x.Method)+" "+visible(x.Host)+visible(x.Path)+" from "+x.Decision.Client.Key)
 	t.add("expected", f.Expected)
 	t.add("got", f.Got)
 	t.print(p.stdout, "  ")

@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,6 +25,7 @@ import (
 	"github.com/drossel-io/drossel/grpclimit"
 	"github.com/drossel-io/drossel/httplimit"
 	"github.com/drossel-io/drossel/identity"
+	"github.com/drossel-io/drossel/internal/redact"
 	"github.com/drossel-io/drossel/policy"
 )
 
@@ -190,7 +192,7 @@ func (g *Gateway) newExchange() *exchange {
 		ErrorHandler:   e.fail,
 		Transport:      g.transport,
 		BufferPool:     &g.buffers,
-		ErrorLog:       slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
+		ErrorLog:       redact.Logger(g.log.Handler(), slog.LevelDebug),
 	}
 	return e
 }
@@ -205,6 +207,8 @@ func (e *exchange) serve(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodConnect || r.Method == http.MethodTrace:
 		closing(w)
 		e.answer(w, r, problemMethod())
+	case !printable(r.Header.Get("Upgrade")): // ReverseProxy would take it for a failure of the upstream
+		e.answer(w, r, problemUpgrade())
 	case !policy.Hold(r.Context(), d.Delay):
 		e.outcome = policy.Outcome{Err: r.Context().Err(), Unserved: true}
 		e.answer(w, r, problemHeld())
@@ -213,6 +217,10 @@ func (e *exchange) serve(w http.ResponseWriter, r *http.Request) {
 		e.writer = w
 		e.proxy.ServeHTTP(w, r)
 	}
+}
+
+func printable(s string) bool {
+	return !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c > '~' })
 }
 
 // answer answers in the upstream's place.

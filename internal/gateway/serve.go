@@ -7,8 +7,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"time"
+
+	"github.com/drossel-io/drossel/internal/redact"
 )
 
 // The bounds of a client's connection.
@@ -31,6 +34,7 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			running.Add(1)
 			defer running.Done()
+			defer g.panicked()
 			g.ServeHTTP(w, r)
 		}),
 		ReadHeaderTimeout:            requestHeadTimeout,
@@ -39,7 +43,7 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 		DisableGeneralOptionsHandler: true, // "OPTIONS *" is a request as any other
 		BaseContext:                  func(net.Listener) context.Context { return base },
 		ConnContext:                  withHead,
-		ErrorLog:                     slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
+		ErrorLog:                     redact.Logger(g.log.Handler(), slog.LevelDebug),
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(headListener{l}) }()
@@ -57,6 +61,20 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	running.Wait()
 	g.transport.CloseIdleConnections()
 	return err
+}
+
+// panicked logs a panic that is a mistake of ours, which package net/http would print with its value:
+// that may be of the request.
+func (g *Gateway) panicked() {
+	switch p := recover(); p {
+	case nil:
+	case http.ErrAbortHandler: // a body was cut off
+		panic(p)
+	default:
+		g.log.LogAttrs(context.Background(), slog.LevelError, "request panicked",
+			slog.String("panic", fmt.Sprintf("%T", p)), slog.String("stack", string(debug.Stack())))
+		panic(http.ErrAbortHandler)
+	}
 }
 
 // shutDown lets requests end, for a time.

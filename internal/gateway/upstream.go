@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/drossel-io/drossel/internal/redact"
 )
 
 // The upstream's connections. A response's head has the bound of a request's, and
@@ -66,12 +68,12 @@ func (e *exchange) fail(w http.ResponseWriter, r *http.Request, err error) {
 	g := e.gateway
 	e.outcome.Err = err
 	if r.Context().Err() != nil { // the client is gone, or the gateway stops
-		g.log.LogAttrs(r.Context(), slog.LevelDebug, "request ended early", slog.String("method", r.Method), slog.String("error", clipped(err)))
+		g.log.LogAttrs(r.Context(), slog.LevelDebug, "request ended early", slog.String("method", r.Method), slog.String("error", redact.Error(err)))
 		e.answer(w, r, problemUpstream())
 		e.outcome.Status = 0 // it never reached anybody
 		return
 	}
-	g.log.LogAttrs(r.Context(), slog.LevelDebug, "request failed", slog.String("method", r.Method), slog.String("error", clipped(err)))
+	g.log.LogAttrs(r.Context(), slog.LevelDebug, "request failed", slog.String("method", r.Method), slog.String("error", redact.Error(err)))
 	if e.body != nil && e.body.failed.Load() {
 		closing(w)
 		e.answer(w, r, problemBody())
@@ -79,7 +81,7 @@ func (e *exchange) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if !g.down.Swap(true) {
 		g.log.LogAttrs(r.Context(), slog.LevelError, "upstream does not answer",
-			slog.String("upstream", e.rules.upstream.Redacted()), slog.String("error", clipped(err)))
+			slog.String("upstream", e.rules.upstream.Redacted()), slog.String("error", redact.Error(err)))
 	}
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		e.answer(w, r, problemTimeout())
@@ -135,16 +137,6 @@ func (g *Gateway) answers(upstream *url.URL) {
 	}
 }
 
-// clipped returns the text of an error, which may repeat what a peer has sent.
-func clipped(err error) string {
-	const most = 200
-	text := err.Error()
-	if len(text) > most {
-		return text[:most] + "..."
-	}
-	return text
-}
-
 // A problem is an answer of the gateway's own (RFC 9457).
 type problem struct {
 	Type   string       `json:"type"`
@@ -180,6 +172,10 @@ func problemMethod() problem {
 
 func problemBody() problem {
 	return newProblem(http.StatusBadRequest, "BAD_REQUEST", "The body of the request cannot be read.")
+}
+
+func problemUpgrade() problem {
+	return newProblem(http.StatusBadRequest, "BAD_REQUEST", "The field Upgrade names no protocol.")
 }
 
 func problemLength() problem {

@@ -259,7 +259,7 @@ func (r *reader) readStep(n *yamltree.Node, now time.Duration) *Step {
 	}
 	switch {
 	case len(r.problems) > before:
-	case s.Request == "":
+	case s.request.Method == "":
 		r.errorf(n, "add request: GET /path", "the step has no request")
 	case !expects:
 		r.errorf(n, "add expect: allowed, or expect: denied", "the step expects nothing")
@@ -278,7 +278,6 @@ func (r *reader) readRequest(f yamltree.Entry, s *Step) {
 		return
 	}
 	req.Peer = s.request.Peer
-	s.Request, _, _ = strings.Cut(text, "?")
 	s.request = req
 }
 

@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"errors"
-	"fmt"
 	"net/netip"
 	"strings"
 
@@ -10,7 +9,7 @@ import (
 )
 
 // ParseRequest reads a request as people write it, "GET /path?query". The target may be a whole URL;
-// its host is the request's. The error repeats no query, which may hold a secret.
+// its host is the request's. The error repeats nothing, for it may hold a secret.
 func ParseRequest(line string) (identity.Request, error) {
 	method, target, ok := strings.Cut(line, " ")
 	if !ok || method == "" || strings.Contains(target, " ") {
@@ -26,7 +25,7 @@ func ParseRequest(line string) (identity.Request, error) {
 	}
 	req.Path, req.Query, _ = strings.Cut(target, "?")
 	if !strings.HasPrefix(req.Path, "/") && req.Path != "*" {
-		return identity.Request{}, fmt.Errorf("the path %q does not start with /", req.Path)
+		return identity.Request{}, errors.New("the path does not start with /")
 	}
 	return req, nil
 }

@@ -29,7 +29,6 @@ type Test struct {
 
 // A Step is one request, or the same several times at one instant.
 type Step struct {
-	Request      string        // method and target as they are written, without the query: it may hold a secret
 	At           time.Duration // since the start of the test
 	Times        int           // at least 1
 	Line, Column int           // the place in the file

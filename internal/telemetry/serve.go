@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/drossel-io/drossel/internal/redact"
 )
 
 // A state says whether the process takes requests.
@@ -77,7 +79,7 @@ func (t *Telemetry) Serve(ctx context.Context, l net.Listener) error {
 		WriteTimeout:      answerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHead,
-		ErrorLog:          slog.NewLogLogger(t.log.lines.handler, slog.LevelDebug),
+		ErrorLog:          redact.Logger(t.log.lines.handler, slog.LevelDebug),
 	}
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

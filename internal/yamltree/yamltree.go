@@ -18,7 +18,9 @@ const (
 )
 
 // String returns the kind as messages have it, such as "a map".
-func (k Kind) String() string { return [...]string{"nothing", "a text", "a map", "a list", "something wrong"}[k] }
+func (k Kind) String() string {
+	return [...]string{"nothing", "a text", "a map", "a list", "something wrong"}[k]
+}
 
 // A Node is a YAML value with its place.
 type Node struct {
