@@ -23,7 +23,7 @@ func Parse(name string, src []byte) (*Policy, Problems) { return ParseWith(name,
 // ParseWith is Parse of a policy that names files or environment variables.
 func ParseWith(name string, src []byte, opts *ParseOptions) (*Policy, Problems) {
 	r := &reader{
-		policy:        &Policy{Name: name, Store: "memory"},
+		policy:        &Policy{Name: name, Store: defaultStore()},
 		sum:           sha256.New(),
 		badAttributes: map[string]bool{},
 		limits:        map[string]*Limit{},
@@ -78,6 +78,7 @@ func (r *reader) readFile(root *node) {
 	if !f.has("routes") && !f.has("all_routes") && (!f.has("decisions") || !f.has("limits")) && r.problems.Errors() == 0 {
 		r.errorf(root, "the smallest policy has routes: {/: {limits: [100/m by ip]}}", "there are no routes: nothing is limited")
 	}
+	r.checkRedis()
 	r.finish()
 }
 
@@ -110,17 +111,6 @@ func (r *reader) readTop(f fields) {
 	}
 	if e, ok := f["mode"]; ok {
 		p.Shadow, _ = r.shadow(e.Value)
-	}
-}
-
-func (r *reader) readStore(n *node) {
-	if n.Kind == yamltree.Map {
-		r.errorf(n, "write store: memory", "store: a map is not supported yet")
-		return
-	}
-	// The value may hold a password, so it is not repeated.
-	if text, ok := r.text(n, "store"); ok && text != "memory" {
-		r.errorf(n, "write store: memory", "store: anything but memory is not supported yet")
 	}
 }
 

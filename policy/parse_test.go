@@ -128,6 +128,9 @@ func summary(p *policy.Policy) string {
 			Code: "RATE_LIMITED", ID: "d-1", Limit: "a", Message: `Too "many".`, RetryAfter: 7, Status: 429,
 		}))
 	}
+	if s := p.Store; s.OnRedis() || s.MaxMemory != policy.DefaultMaxMemory {
+		fmt.Fprintf(&b, "store %v, deadline %v, password %q, tls %+v, prefix %q, instances %d, memory %d\n", s.Redacted(), s.Deadline, s.PasswordFile, s.TLS, s.Prefix, s.Instances, s.MaxMemory)
+	}
 	for _, l := range p.Limits {
 		n := l.Budget.Limit()
 		fmt.Fprintf(&b, "limit %s: %v by %q, at once %d, full again %v, missing %v, used by %v", l.Name, n, l.By, l.AtOnce(), l.FullAgain(), l.OnMissing, l.UsedBy)

@@ -17,7 +17,7 @@ type Policy struct {
 	Name        string   // the file's name, for messages
 	Fingerprint string   // such as a41c09e7: a hash of the text, of what is in Files and of the environment variables that were read
 	Files       []string // the files that the policy names, as ParseOptions.Files was asked for them, each once
-	Store       string   // "memory"
+	Store       Store
 	Gateway     Gateway
 	Decisions   Decisions
 	Metrics     Metrics

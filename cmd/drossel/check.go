@@ -61,7 +61,7 @@ func (p *program) printCheck(parsed *policy.Policy, problems policy.Problems) {
 
 func (p *program) printPolicy(parsed *policy.Policy) {
 	p.printf("%s  %s, %s, %s, store %s\n\n", parsed.Name, plural(len(parsed.Routes), "route"),
-		plural(len(parsed.Classes), "class"), plural(len(parsed.Limits), "limit"), parsed.Store)
+		plural(len(parsed.Classes), "class"), plural(len(parsed.Limits), "limit"), storeRow(parsed.Store))
 	if len(parsed.Limits) > 0 {
 		t := newTable("LIMIT", "RATE", ">AT ONCE", ">FULL AGAIN", "BY", "USED BY")
 		for _, l := range parsed.Limits {
@@ -82,6 +82,17 @@ func (p *program) printPolicy(parsed *policy.Policy) {
 	if l, builtIn := preflight(parsed); l != nil {
 		p.printf("preflights  %s%s\n\n", rule(l), builtIn)
 	}
+}
+
+// storeRow says where counts are kept, and by how many processes.
+func storeRow(s policy.Store) string {
+	switch {
+	case !s.OnRedis():
+		return s.String()
+	case s.Instances == 0:
+		return s.String() + " (processes are counted)"
+	}
+	return s.String() + " (" + plural(s.Instances, "process") + " expected)"
 }
 
 // preflight returns the limit of CORS preflights, which no route shows, and a remark if it is not the file's.
@@ -275,7 +286,7 @@ func newCheckReport(path string, parsed *policy.Policy, problems policy.Problems
 	if parsed == nil {
 		return report
 	}
-	report.Policy, report.Fingerprint, report.Store = parsed.Name, parsed.Fingerprint, parsed.Store
+	report.Policy, report.Fingerprint, report.Store = parsed.Name, parsed.Fingerprint, parsed.Store.String()
 	for _, l := range parsed.Limits {
 		report.Limits = append(report.Limits, newLimitReport(l))
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -118,7 +119,7 @@ func withVariable(value any, path []string, v *policy.Variable) any {
 
 // effective is a policy as a file that leaves nothing out.
 func effective(p *policy.Policy) block {
-	t := block{{"version", 1}, {"store", p.Store}}
+	t := block{{"version", 1}, {"store", effectiveStore(p.Store)}}
 	if g := p.Gateway; g.Upstream != nil {
 		t.add("gateway", block{{"listen", g.Listen}, {"upstream", g.Upstream.Redacted()}})
 	}
@@ -153,6 +154,65 @@ func effective(p *policy.Policy) block {
 	t.add("mode", modeWord(p.Shadow))
 	t.add("response", effectiveResponse(p.Response))
 	return t
+}
+
+// effectiveStore shows no password: one that stands in the URL is replaced.
+func effectiveStore(s policy.Store) any {
+	if !s.OnRedis() && s.MaxMemory == policy.DefaultMaxMemory {
+		return s.String()
+	}
+	t := block{{"url", s.Redacted()}}
+	if s.OnRedis() {
+		t.add("deadline", durationText(s.Deadline))
+		t.add("prefix", s.Prefix)
+		t.add("instances", instances(s))
+		if s.PasswordFile != "" {
+			t.add("password_file", s.PasswordFile)
+		}
+		if s.TLS != (policy.StoreTLS{}) {
+			t.add("tls", effectiveStoreTLS(s.TLS))
+		}
+	}
+	t.add("max_memory", sizeText(s.MaxMemory))
+	return t
+}
+
+func instances(s policy.Store) any {
+	if s.Instances == 0 {
+		return "auto"
+	}
+	return s.Instances
+}
+
+func effectiveStoreTLS(s policy.StoreTLS) tree {
+	t := tree{}
+	for _, x := range []struct{ key, value string }{{"ca", s.CA}, {"cert", s.Cert}, {"key", s.Key}, {"server_name", s.ServerName}} {
+		if x.value != "" {
+			t.add(x.key, x.value)
+		}
+	}
+	return t
+}
+
+// durationText writes a duration as the file has it.
+func durationText(d time.Duration) string {
+	if d%time.Millisecond != 0 {
+		return strconv.FormatInt(d.Microseconds(), 10) + "us"
+	}
+	return strconv.FormatInt(d.Milliseconds(), 10) + "ms"
+}
+
+// sizeText writes a number of bytes in the largest unit that holds it exactly.
+func sizeText(n int64) string {
+	for _, unit := range []struct {
+		name   string
+		factor int64
+	}{{"GiB", 1 << 30}, {"GB", 1e9}, {"MiB", 1 << 20}, {"MB", 1e6}, {"KiB", 1 << 10}, {"kB", 1e3}} {
+		if n%unit.factor == 0 {
+			return strconv.FormatInt(n/unit.factor, 10) + unit.name
+		}
+	}
+	return strconv.FormatInt(n, 10) + "B"
 }
 
 func effectiveDecisions(d policy.Decisions) block {

@@ -57,7 +57,10 @@ func (p *program) newReloader(path string, log *slog.Logger) (*reloader, policy.
 	if err != nil {
 		return nil, nil, err
 	}
-	memory := drossel.NewMemory(nil)
+	if parsed.Store.OnRedis() {
+		return nil, nil, &failure{text: name + ": store: Redis is not supported yet by serve", hint: "write store: memory"}
+	}
+	memory := drossel.NewMemory(&drossel.MemoryOptions{MaxBytes: parsed.Store.MaxMemory})
 	r := &reloader{
 		program: p, path: path, log: log, store: memory,
 		telemetry: telemetry.New(&telemetry.Options{Log: log, Memory: memory}),

@@ -173,7 +173,7 @@ func (p *program) announce(log *slog.Logger, f startFacts, asJSON bool) {
 		log.Info("ready", slog.String("version", buildInfo().Version), slog.String("policy", pol.Name),
 			slog.String("fingerprint", pol.Fingerprint), slog.Int("routes", len(pol.Routes)), slog.Int("limits", len(pol.Limits)),
 			slog.String("gateway", f.at), slog.String("metrics", f.metrics), slog.String("upstream", pol.Gateway.Upstream.Redacted()), slog.String("upstream_state", f.upstream),
-			slog.String("store", pol.Store), slog.String("clients", clients(pol)), slog.Bool("shadow", pol.Shadow),
+			slog.String("store", pol.Store.String()), slog.String("clients", clients(pol)), slog.Bool("shadow", pol.Shadow),
 			slog.Duration("took", f.took))
 		return
 	}

@@ -1,0 +1,380 @@
+package policy
+
+import (
+	"errors"
+	"io/fs"
+	"math"
+	"net"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/drossel-io/drossel"
+	"github.com/drossel-io/drossel/internal/yamltree"
+)
+
+// Store is the file's store section: where counts are kept. What it says of Redis is
+// zero for memory.
+type Store struct {
+	// URL is "memory", or where Redis is. It may hold a password: Redacted is what to
+	// show.
+	URL string
+
+	Deadline     time.Duration // how long Redis may take for a decision; 20ms unless said
+	PasswordFile string        // holds the password of Redis; as Secret.File
+	TLS          StoreTLS
+	Prefix       string // of all keys in Redis; "drossel" unless said
+	Instances    int    // processes that share the limits; 0 is auto: they are counted
+	MaxMemory    int64  // of the keys in memory, in bytes; 256 MiB unless said
+
+	Line, Column int // the place of the section
+
+	passwordLine, passwordColumn int
+}
+
+// StoreTLS are files in PEM, and the name that the server's certificate should have.
+// The zero StoreTLS trusts what the system trusts.
+type StoreTLS struct {
+	CA         string // who has signed the server's certificate; "" is whom the system trusts
+	Cert, Key  string // of this client; "" if it has none
+	ServerName string // "" is the URL's host
+}
+
+// DefaultMaxMemory is Store.MaxMemory unless the file says otherwise.
+const DefaultMaxMemory = 256 << 20
+
+// The defaults of a store, and the bounds of what the file may say.
+const (
+	storeMemory      = "memory"
+	storePrefix      = "drossel"
+	storeDeadline    = 20 * time.Millisecond
+	minStoreDeadline = time.Millisecond
+	maxStoreDeadline = time.Second
+	leastMaxMemory   = 1 << 20
+	maxInstances     = 10_000
+	maxPassword      = 4096
+)
+
+// OnRedis reports whether counts are kept on Redis.
+func (s Store) OnRedis() bool { return s.URL != storeMemory }
+
+// String returns the kind of the store: memory or redis.
+func (s Store) String() string {
+	if s.OnRedis() {
+		return "redis"
+	}
+	return storeMemory
+}
+
+// Redacted returns the URL without its password.
+func (s Store) Redacted() string {
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		return s.String() // no such policy is made
+	}
+	return u.Redacted()
+}
+
+// defaultStore is what a file has that does not name a store.
+func defaultStore() Store { return Store{URL: storeMemory, MaxMemory: DefaultMaxMemory} }
+
+// redisKeys are the keys of the section that memory does not have.
+func redisKeys() []string {
+	return []string{"deadline", "password_file", "tls", "prefix", "instances"}
+}
+
+func (r *reader) readStore(n *node) {
+	s := &r.policy.Store
+	s.Line, s.Column = n.Line, n.Column
+	if n.Kind != yamltree.Map {
+		r.readStoreURL(n, "store")
+		r.redisDefaults()
+		return
+	}
+	f := r.fields(n, "store", append([]string{"url", "max_memory"}, redisKeys()...), nil)
+	e, ok := f["url"]
+	switch {
+	case ok && !r.readStoreURL(e.Value, "url"):
+		return
+	case !ok && len(f) > 0 && !f.has("max_memory") || !ok && len(n.Entries) == 0:
+		r.errorf(n, "add url: redis://127.0.0.1:6379, or write store: memory", "store has no url")
+		return
+	}
+	r.redisDefaults()
+	r.readMaxMemory(f)
+	if s.OnRedis() {
+		r.readRedis(f)
+		return
+	}
+	for _, key := range redisKeys() {
+		if e, ok := f[key]; ok {
+			r.errorf(e.Key, "leave it out, or say where Redis is: url: redis://127.0.0.1:6379", "store: memory has no %s", key)
+		}
+	}
+}
+
+func (r *reader) redisDefaults() {
+	if s := &r.policy.Store; s.OnRedis() {
+		s.Deadline, s.Prefix = storeDeadline, storePrefix
+	}
+}
+
+// readStoreURL reads where the store is. The text may hold a password, so no message
+// repeats it.
+func (r *reader) readStoreURL(n *node, what string) bool {
+	text, ok := r.text(n, what)
+	if !ok || text == storeMemory {
+		return ok
+	}
+	hint := "write memory, or such as redis://127.0.0.1:6379"
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme == "" || u.Host == "" {
+		r.errorf(n, hint, "%s: this is neither memory nor the URL of a Redis", what)
+		return false
+	}
+	scheme, sentinel := strings.CutSuffix(u.Scheme, "+sentinel")
+	switch {
+	case scheme == "redis+cluster" || scheme == "rediss+cluster":
+		r.errorf(n, "use a single Redis, or Sentinel", "%s: a Redis Cluster is not supported yet", what)
+		return false
+	case scheme != "redis" && scheme != "rediss":
+		r.errorf(n, hint+"; rediss:// is with TLS, redis+sentinel:// with Sentinel", "%s: this is neither memory nor the URL of a Redis", what)
+		return false
+	case u.Fragment != "" || u.RawQuery != "" || u.ForceQuery:
+		r.errorf(n, "leave out ? or # and what follows; a # in a password is written %23", "%s: the URL of a Redis ends with its path", what)
+		return false
+	}
+	if fact, hint := wrongRedis(u, sentinel); fact != "" {
+		r.errorf(n, hint, "%s: %s", what, fact)
+		return false
+	}
+	r.policy.Store.URL = text
+	return true
+}
+
+// wrongRedis says what is wrong with hosts and path of a Redis' URL.
+func wrongRedis(u *url.URL, sentinel bool) (fact, hint string) {
+	hosts := strings.Split(u.Host, ",")
+	if len(hosts) > 1 && !sentinel {
+		return "several hosts need Sentinel", "write redis+sentinel://host1,host2/master"
+	}
+	for _, host := range hosts {
+		if !validHost(host) {
+			return "this is no host", "write such as redis://127.0.0.1:6379"
+		}
+	}
+	parts := strings.Split(strings.Trim(u.Path, "/"), "/")
+	if sentinel {
+		if parts[0] == "" || len(parts) > 2 {
+			return "Sentinel needs the name of a master", "write such as redis+sentinel://host1,host2/mymaster or …/mymaster/0"
+		}
+		parts = parts[1:]
+	}
+	if len(parts) > 1 || len(parts) == 1 && parts[0] != "" && !digits(parts[0]) {
+		return "what follows the host is not the number of a database", "write such as redis://127.0.0.1:6379/0"
+	}
+	return "", ""
+}
+
+// validHost reports whether text is a host, perhaps with a port.
+func validHost(text string) bool {
+	host, port := text, ""
+	if i := strings.LastIndexByte(text, ':'); i > strings.LastIndexByte(text, ']') {
+		host, port = text[:i], text[i+1:]
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return false
+		}
+	}
+	if inner, ok := strings.CutPrefix(host, "["); ok {
+		return net.ParseIP(strings.TrimSuffix(inner, "]")) != nil
+	}
+	return host != "" && !strings.ContainsAny(host, ":[] ")
+}
+
+func digits(s string) bool {
+	return strings.IndexFunc(s, func(c rune) bool { return c < '0' || c > '9' }) < 0
+}
+
+// readRedis reads what only a store on Redis has.
+func (r *reader) readRedis(f fields) {
+	s := &r.policy.Store
+	if e, ok := f["deadline"]; ok {
+		if d, ok := r.duration(e.Value, "deadline", minStoreDeadline, maxStoreDeadline); ok {
+			s.Deadline = d
+		}
+	}
+	if e, ok := f["password_file"]; ok {
+		r.readPasswordFile(e)
+	}
+	if e, ok := f["prefix"]; ok {
+		if text, ok := r.text(e.Value, "prefix"); ok {
+			if !validPrefix(text) {
+				r.errorf(e.Value, "use 1 to 64 letters, digits, _ . - :", "prefix: %s is no prefix", quote(text))
+			}
+			s.Prefix = text
+		}
+	}
+	if e, ok := f["instances"]; ok {
+		r.readInstances(e.Value)
+	}
+	if e, ok := f["tls"]; ok {
+		r.readStoreTLS(e)
+	}
+}
+
+func (r *reader) readPasswordFile(e entry) {
+	s := &r.policy.Store
+	text, ok := r.text(e.Value, "password_file")
+	switch u, err := url.Parse(s.URL); {
+	case !ok || err != nil:
+	case text == "":
+		r.errorf(e.Value, "name a file that holds the password", "password_file: the name of the file is empty")
+	case hasPassword(u):
+		r.errorf(e.Key, "leave one of them out", "store: the url has a password and there is a password_file")
+	default:
+		s.PasswordFile, s.passwordLine, s.passwordColumn = filepath.Clean(text), e.Value.Line, e.Value.Column
+	}
+}
+
+func hasPassword(u *url.URL) bool {
+	_, ok := u.User.Password()
+	return ok
+}
+
+func (r *reader) readInstances(n *node) {
+	if n.Kind == yamltree.Text && n.Text == "auto" {
+		return
+	}
+	if n.Kind != yamltree.Text || !digits(n.Text) || n.Text == "" {
+		r.errorf(n, "write auto, or such as 4", "instances must be auto or a number")
+		return
+	}
+	if v, ok := r.number(n, "instances", 1, maxInstances); ok {
+		r.policy.Store.Instances = int(v)
+	}
+}
+
+func (r *reader) readStoreTLS(e entry) {
+	s := &r.policy.Store
+	f := r.fields(e.Value, "tls", []string{"ca", "cert", "key", "server_name"}, nil)
+	if f == nil {
+		return
+	}
+	for name, to := range map[string]*string{"ca": &s.TLS.CA, "cert": &s.TLS.Cert, "key": &s.TLS.Key} {
+		if e, ok := f[name]; ok {
+			*to, _ = r.fileName(e.Value, name)
+		}
+	}
+	if e, ok := f["server_name"]; ok {
+		s.TLS.ServerName, _ = r.text(e.Value, "server_name")
+	}
+	switch {
+	case !strings.HasPrefix(s.URL, "rediss"):
+		r.errorf(e.Key, "write rediss:// instead of redis://", "store: tls is there, and the url is one without TLS")
+	case f.has("cert") != f.has("key"):
+		r.errorf(e.Key, "write tls: {cert: client.pem, key: client-key.pem}", "tls needs cert and key together")
+	}
+}
+
+func (r *reader) readMaxMemory(f fields) {
+	if e, ok := f["max_memory"]; ok {
+		if v, ok := r.size(e.Value, "max_memory", leastMaxMemory, math.MaxInt64); ok {
+			r.policy.Store.MaxMemory = v
+		}
+	}
+}
+
+// checkRedis reports what the rest of the file lacks for a store on Redis.
+func (r *reader) checkRedis() {
+	p := r.policy
+	if !p.Store.OnRedis() {
+		return
+	}
+	if p.Secret.File == "" && !p.Secret.None && r.problems.Errors() == 0 {
+		r.errorf(&node{Line: p.Store.Line, Column: p.Store.Column}, "add identity: {secret_file: /run/secrets/drossel-key}, or secret: none if nobody else can read Redis",
+			"store: on Redis keys are hashed under a secret, and there is none")
+	}
+	for _, l := range p.Limits {
+		if l.Budget.Limit().Algorithm == drossel.Concurrency {
+			r.errorf(&node{Line: l.Line, Column: l.Column}, "write store: memory, or leave the limit out",
+				"limit %q: in flight is not supported on Redis yet", clip(l.Name))
+		}
+	}
+}
+
+// ReadPassword reads the password of Redis from the file of p.Store, through read as
+// ParseOptions.Files has it; a line break at its end does not count. It is "" if
+// there is no file. The error is Problems, and quotes nothing of the file.
+func (p *Policy) ReadPassword(read func(name string) ([]byte, error)) (string, error) {
+	s := p.Store
+	if s.PasswordFile == "" {
+		return "", nil
+	}
+	text, err := read(s.PasswordFile)
+	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
+		err = pathErr.Err
+	}
+	fact := ""
+	password := strings.TrimRight(string(text), "\r\n")
+	switch {
+	case err != nil:
+		fact = err.Error()
+	case password == "":
+		fact = "the file is empty"
+	case len(password) > maxPassword || strings.ContainsAny(password, "\r\n\x00"):
+		fact = "this is no password: it has one line of at most 4096 bytes"
+	default:
+		return password, nil
+	}
+	return "", Problems{{
+		File: p.Name, Line: s.passwordLine, Column: s.passwordColumn,
+		Text: "password_file: " + quote(s.PasswordFile) + ": " + fact,
+	}}
+}
+
+func validPrefix(s string) bool {
+	return s != "" && len(s) <= 64 && strings.IndexFunc(s, func(c rune) bool { return !nameRune(c) && c != ':' }) < 0
+}
+
+// duration reads a duration in a range.
+func (r *reader) duration(n *node, what string, least, most time.Duration) (time.Duration, bool) {
+	text, ok := r.text(n, what)
+	if !ok {
+		return 0, false
+	}
+	d, err := drossel.ParseDuration(text)
+	switch {
+	case err != nil:
+		r.errorf(n, "a duration is a number and one of ms s m h d w", "%s: %s is not a duration", what, quote(text))
+		return 0, false
+	case d < least || d > most:
+		r.errorf(n, "", "%s must be %v to %v, not %s", what, least, most, clip(text))
+		return 0, false
+	}
+	return d, true
+}
+
+// size reads a number of bytes, such as 256MiB, in a range.
+func (r *reader) size(n *node, what string, least, most int64) (int64, bool) {
+	text, ok := r.text(n, what)
+	if !ok {
+		return 0, false
+	}
+	number := strings.TrimRight(text, "kKMGiB")
+	units := []string{"B", "kB", "KB", "MB", "GB", "KiB", "MiB", "GiB"}
+	factors := []int64{1, 1000, 1000, 1e6, 1e9, 1 << 10, 1 << 20, 1 << 30}
+	unit := slices.Index(units, text[len(number):])
+	v, err := strconv.ParseInt(number, 10, 64)
+	switch {
+	case unit < 0 || err != nil || v < 0 || v > math.MaxInt64/factors[unit]:
+		r.errorf(n, "write such as 256MiB; units are B, kB, MB, GB, KiB, MiB, GiB", "%s: %s is not a size", what, quote(text))
+		return 0, false
+	case v*factors[unit] < least || v*factors[unit] > most:
+		r.errorf(n, "", "%s must be at least %d bytes, not %s", what, least, clip(text))
+		return 0, false
+	}
+	return v * factors[unit], true
+}
