@@ -98,11 +98,29 @@ func (c *headConn) began(r *http.Request) (both bool) {
 	case !r.ProtoAtLeast(1, 1): // package net/http overlooks the field there
 		both = hasField(c.last, line, "Transfer-Encoding")
 	}
+	c.forget(line)
 	c.keep(readBuffer)
 	if cap(c.last) > 4*readBuffer { // a long head must not stay for as long as the connection
 		c.last = slices.Clone(c.last)
 	}
 	return both
+}
+
+// forget forgets the first head that begins with line, and all before it: the next
+// request may begin with the same line. c.mu is held.
+func (c *headConn) forget(line string) {
+	i := bytes.Index(c.last, []byte(line))
+	if i < 0 {
+		return
+	}
+	_, rest, _ := bytes.Cut(c.last[i:], []byte("\n"))
+	for text := range bytes.Lines(rest) {
+		rest = rest[len(text):]
+		if len(bytes.TrimRight(text, "\r\n")) == 0 {
+			break
+		}
+	}
+	c.last = c.last[:copy(c.last, rest)]
 }
 
 // hasField reports whether a head that begins with line has a field of that name.

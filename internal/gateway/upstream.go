@@ -67,14 +67,20 @@ func (b *buffers) Put(p []byte) { b.pool.Put((*buffer)(p)) }
 func (e *exchange) fail(w http.ResponseWriter, r *http.Request, err error) {
 	g := e.gateway
 	e.outcome.Err = err
-	if r.Context().Err() != nil { // the client is gone, or the gateway stops
+	unreadable := e.body != nil && e.body.failed.Load()
+	if r.Context().Err() != nil { // the client is gone, at least with half of its connection, or the gateway stops
 		g.log.LogAttrs(r.Context(), slog.LevelDebug, "request ended early", slog.String("method", r.Method), slog.String("error", redact.Error(err)))
-		e.answer(w, r, problemUpstream())
-		e.outcome.Status = 0 // it never reached anybody
+		if unreadable {
+			closing(w)
+			e.answer(w, r, problemBody())
+		} else {
+			e.answer(w, r, problemUpstream())
+		}
+		e.outcome.Status = 0 // it may have reached nobody
 		return
 	}
 	g.log.LogAttrs(r.Context(), slog.LevelDebug, "request failed", slog.String("method", r.Method), slog.String("error", redact.Error(err)))
-	if e.body != nil && e.body.failed.Load() {
+	if unreadable {
 		closing(w)
 		e.answer(w, r, problemBody())
 		return
