@@ -68,7 +68,7 @@ func (r *reader) substitute(n *node, path []string) {
 				r.errorf(e.Key, "put the variable into a value", "%s: a key cannot hold a variable", quote(e.Key.Text))
 				e.Key.Kind = yamltree.Bad
 			}
-			r.substitute(e.Value, append(path, pathKey(path, e.Key.Text)))
+			r.substitute(e.Value, append(path, e.Key.Text))
 		}
 	case yamltree.Null, yamltree.Bad:
 	}
@@ -88,17 +88,19 @@ func plainTexts(n *node, path []string) (texts []string) {
 	return texts
 }
 
-// pathKey is a key as a Variable's path has it: the pattern of a route is in normal
-// form there.
-func pathKey(path []string, key string) string {
-	if len(path) != 1 || path[0] != "routes" {
-		return key
+// normalPaths puts the patterns in the paths of variables into normal form.
+func (r *reader) normalPaths() {
+	for _, v := range r.policy.Variables {
+		if len(v.Path) < 2 || v.Path[0] != "routes" {
+			continue
+		}
+		if p, err := parsePattern(v.Path[1]); err == nil {
+			if r.policy.Paths.FoldCase {
+				p.foldCase()
+			}
+			v.Path[1] = p.String()
+		}
 	}
-	p, err := parsePattern(key)
-	if err != nil {
-		return key
-	}
-	return p.String()
 }
 
 // expand puts what variables hold into the text of n; false if it reported why not.

@@ -45,6 +45,13 @@ func (p *pattern) String() string {
 	return b.String()
 }
 
+// foldCase makes the pattern match paths of foldPath.
+func (p *pattern) foldCase() {
+	for i, s := range p.segments {
+		p.segments[i] = foldPath(s)
+	}
+}
+
 // wildcards returns the names of the pattern's wildcards.
 func (p *pattern) wildcards() (names []string) {
 	for i, s := range p.segments {
@@ -278,6 +285,7 @@ func isIdentifier(s string) bool {
 // A matcher finds the route of a request: a tree of path segments for each host
 // that routes name, and one for all hosts.
 type matcher struct {
+	fold  bool // paths are folded, as the patterns are
 	hosts map[string]*branch
 	any   branch
 }
@@ -356,8 +364,8 @@ func (l *leaf) add(method string, r *Route) {
 	l.methods, l.routes = append(l.methods, method), append(l.routes, r)
 }
 
-func newMatcher(routes []*Route) *matcher {
-	m := &matcher{}
+func newMatcher(routes []*Route, fold bool) *matcher {
+	m := &matcher{fold: fold}
 	for _, r := range routes {
 		b := &m.any
 		if host := r.pattern.host; host != "" {
@@ -392,8 +400,16 @@ func newMatcher(routes []*Route) *matcher {
 // find returns the route of a request, nil if none matches, and its path in normal
 // form. It allocates only for a path, host or method that is not in that form.
 func (m *matcher) find(req *identity.Request) (r *Route, path string) {
-	path = cleanPath(req.Path)
+	path = m.folded(cleanPath(req.Path))
 	return m.at(req, path), path
+}
+
+// folded returns a path in normal form as patterns have it.
+func (m *matcher) folded(path string) string {
+	if m.fold {
+		return foldPath(path)
+	}
+	return path
 }
 
 // at returns the route of a request at a path in normal form.
@@ -418,7 +434,7 @@ func (m *matcher) at(req *identity.Request, path string) *Route {
 // one server takes /a/../b for /b and another serves it below /a.
 func (m *matcher) others(req *identity.Request, first *Route) (rs []*Route) {
 	for _, path := range otherReadings(req.Path) {
-		if r := m.at(req, path); r != first && !slices.Contains(rs, r) {
+		if r := m.at(req, m.folded(path)); r != first && !slices.Contains(rs, r) {
 			rs = append(rs, r)
 		}
 	}

@@ -164,6 +164,7 @@ type slowRoute struct {
 	text, method, host string
 	path               []string
 	subtree            bool
+	fold               bool // case is folded; only with valid UTF-8
 }
 
 func slowPattern(text string) slowRoute {
@@ -234,18 +235,21 @@ func (r *slowRoute) rank(method, host, path string) (rank string, ok bool) {
 	if r.host != "" {
 		rank = "0"
 	}
-	expr, segments := "^", strings.Split(path, "/")[1:]
+	expr, segments, chars := "(?s)^", strings.Split(path, "/")[1:], latin1
+	if r.fold {
+		expr, chars = "(?si)^", func(s string) string { return s }
+	}
 	for _, s := range r.path {
 		if s == "{}" {
 			expr += "/[^/]+"
 		} else {
-			expr += "/" + regexp.QuoteMeta(latin1(s))
+			expr += "/" + regexp.QuoteMeta(chars(s))
 		}
 	}
 	if r.subtree {
 		expr += "(/.*)?"
 	}
-	if !regexp.MustCompile("(?s)" + expr + "$").MatchString(latin1(path)) {
+	if !regexp.MustCompile(expr + "$").MatchString(chars(path)) {
 		return "", false
 	}
 	for i := range segments {
@@ -309,22 +313,27 @@ func slowMatch(routes []slowRoute, method, host, path string) (best string, ambi
 func samePattern(text string) bool { return !strings.ContainsAny(text, "'\n\x00") }
 
 func FuzzMatch(f *testing.F) {
-	f.Add("/a/\n/a\nGET /a/{x}", "GET", "", "/a/b")
-	f.Add("/api/{t}/export\n/api/acme/{w}\n/api/acme/export", "POST", "h", "/api/acme/export")
-	f.Add("/api/{t}/export\n/api/acme/{w}", "POST", "h", "/api/acme/export")
-	f.Add("GET /a/\nHEAD /a\n/a", "HEAD", "", "/a/")
-	f.Add("h/a/\n/a/b\nHEAD /{x}/", "HEAD", "H.", "//a/./b/..;x/%62")
-	f.Add("/{x}/{y...}\n/{$}\n/b%20c", "GET", "", "/b%20c/")
-	f.Add("GET /{a}/b/\n/c/{d}/\n/c/b/", "GET", "", "/c/b/e")
-	f.Fuzz(func(t *testing.T, text, method, host, path string) {
-		if len(text) > 400 || len(path) > 400 || strings.ContainsAny(host, ":[") || !isASCII(text+host+method) {
+	f.Add("/a/\n/a\nGET /a/{x}", "GET", "", "/a/b", false)
+	f.Add("/api/{t}/export\n/api/acme/{w}\n/api/acme/export", "POST", "h", "/api/acme/export", false)
+	f.Add("/api/{t}/export\n/api/acme/{w}", "POST", "h", "/api/acme/export", false)
+	f.Add("GET /a/\nHEAD /a\n/a", "HEAD", "", "/a/", false)
+	f.Add("h/a/\n/a/b\nHEAD /{x}/", "HEAD", "H.", "//a/./b/..;x/%62", false)
+	f.Add("/{x}/{y...}\n/{$}\n/b%20c", "GET", "", "/b%20c/", false)
+	f.Add("GET /{a}/b/\n/c/{d}/\n/c/b/", "GET", "", "/c/b/e", false)
+	f.Add("/API/{X}\n/api/K", "GET", "", "/aPi/k", true)
+	f.Add("/A/{x}\n/a/{y}\n/%C3%89/", "GET", "", "/%C3%A9/b", true)
+	f.Fuzz(func(t *testing.T, text, method, host, path string, fold bool) {
+		if strings.Count(text, "\n") > 12 || len(text) > 400 || len(path) > 400 || strings.ContainsAny(host, ":[") || !isASCII(text+host+method) {
 			return
 		}
 		patterns := strings.Split(text, "\n")
 		if !slices.ContainsFunc(patterns, samePattern) {
 			return
 		}
-		p, problems := policy.Parse("f", routesFile(patterns))
+		file := func(patterns ...string) []byte {
+			return fmt.Appendf(routesFile(patterns), "paths: {fold_case: %v}\n", fold)
+		}
+		p, problems := policy.Parse("f", file(patterns...))
 		conflict := false
 		for _, problem := range problems {
 			switch {
@@ -336,7 +345,12 @@ func FuzzMatch(f *testing.F) {
 		}
 		var routes []slowRoute
 		for _, text := range patterns {
-			routes = append(routes, slowPattern(text))
+			r := slowPattern(text)
+			r.fold = fold
+			if fold && !utf8.ValidString(strings.Join(r.path, "/")+slowClean(path)) {
+				return
+			}
+			routes = append(routes, r)
 		}
 		want, ambiguous := slowMatch(routes, method, host, path)
 		if conflict {
@@ -358,11 +372,12 @@ func FuzzMatch(f *testing.F) {
 		if got != want {
 			t.Fatalf("%q: %s %s%s (%q) matches %q, want %q", patterns, method, host, path, x.Path, got, want)
 		}
-		if !strings.Contains(got, "{") && x.Path != "/"+strings.TrimPrefix(slowClean(path), "/") {
+		clean := "/" + strings.TrimPrefix(slowClean(path), "/")
+		if !strings.Contains(got, "{") && x.Path != clean && !(fold && strings.EqualFold(x.Path, clean)) {
 			t.Fatalf("path %q is %q, want %q", path, x.Path, slowClean(path))
 		}
 		for _, r := range p.Routes {
-			again, problems := policy.Parse("f", routesFile([]string{r.Pattern}))
+			again, problems := policy.Parse("f", file(r.Pattern))
 			if problems.Err() != nil || again.Routes[0].Pattern != r.Pattern {
 				t.Fatalf("pattern %q is written as %q, which does not read the same: %v", patterns[r.Line-2], r.Pattern, problems)
 			}
@@ -417,6 +432,87 @@ func ambiguousRanks(x, y string) bool {
 
 func isASCII(s string) bool {
 	return !strings.ContainsFunc(s, func(c rune) bool { return c >= 0x7f || c < ' ' && c != '\n' })
+}
+
+// swapCase changes the case of every letter that has one.
+func swapCase(s string) string {
+	return strings.Map(func(c rune) rune {
+		if unicode.IsUpper(c) {
+			return unicode.ToLower(c)
+		}
+		return unicode.ToUpper(c)
+	}, s)
+}
+
+// With fold_case a path is decided as the one with the other case, whatever servers
+// make of it, and as its fold is by a policy whose patterns were folded by hand.
+func TestFoldCase(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	pick := func(from ...string) string { return from[random.IntN(len(from))] }
+	patterns := []string{"/", "/API/", "/api/{Tenant}/x", "/Api/ADMIN/{y}/", "/api/Admin/x", "GET /é/{x}", "/Straſe", "/api/k/x"}
+	file := func(fold bool) *policy.Limiter {
+		var b strings.Builder
+		fmt.Fprintf(&b, "paths: {fold_case: %v}\nlimits: {tenant: 9/s by path.Tenant+ip}\nroutes:\n", fold)
+		for _, p := range patterns {
+			limits := "9/s by ip"
+			if strings.Contains(p, "Tenant") {
+				limits += ", tenant"
+			}
+			if !fold {
+				p = strings.NewReplacer("API", "api", "Api", "api", "ADMIN", "admin", "Admin", "admin", "ſ", "s", "Straſe", "strase").Replace(p)
+			}
+			fmt.Fprintf(&b, "  %q: {limits: [%s]}\n", p, limits)
+		}
+		return load(t, b.String(), nil)
+	}
+	folding, exact := file(true), file(false)
+	decide := func(lim *policy.Limiter, path string) (names, keys []string) {
+		req := identity.Request{Method: "GET", Path: path, Peer: "192.0.2.1:1"}
+		d := lim.Explain(t.Context(), &req).Decision
+		for i, l := range d.Limits {
+			names, keys = append(names, strings.ToLower(l.Name)), append(keys, d.Batch.Checks[i].Key)
+		}
+		return names, keys
+	}
+	several := 0
+	for range 6_000 {
+		path := ""
+		for range 1 + random.IntN(5) {
+			path += pick("/", "/", "/", "%2f", "%2F", "") + pick("api", "API", "aPi", "Admin", "adMIN", "k", "\u212a", "É", "é", "%C3%89", "straSe", "STRAſE", "..", ".", "x", "X;v=A", "%41pi")
+		}
+		names, keys := decide(folding, path)
+		if len(names) > 2 {
+			several++
+		}
+		if again, others := decide(folding, swapCase(path)); !slices.Equal(names, again) || !slices.Equal(keys, others) {
+			t.Fatalf("%q is limited by %q %q, %q by %q %q", path, names, keys, swapCase(path), again, others)
+		}
+		// Decoding by hand would change what is ambiguous, so escaped letters are left out.
+		if strings.Contains(path, "%C3") || strings.Contains(path, "%41") {
+			continue
+		}
+		lower := strings.NewReplacer("ſ", "s", "\u212a", "k").Replace(strings.ToLower(path))
+		if want, wantKeys := decide(exact, lower); !slices.Equal(names, want) || !slices.Equal(keys, wantKeys) {
+			t.Fatalf("%q is limited by %q %q, by a folded policy by %q %q", path, names, keys, want, wantKeys)
+		}
+	}
+	if several < 20 {
+		t.Errorf("only %d paths had several readings", several)
+	}
+}
+
+// The path that the upstream gets is another thing; folding clean paths costs nothing.
+func TestFoldedPathAllocates(t *testing.T) {
+	lim := load(t, "paths: {fold_case: true}\nroutes: {/API/é/: unlimited, /: unlimited}\n", nil)
+	for path, most := range map[string]float64{"/api/é/x": 1, "/API/É/x": 2} {
+		req := identity.Request{Method: "GET", Path: path, Peer: "192.0.2.1:1"}
+		if d := lim.Decide(t.Context(), &req); d.Route.Pattern != "/api/é/" || req.Path != path {
+			t.Errorf("%s goes to %s, and the request's path is %s", path, d.Route.Pattern, req.Path)
+		}
+		if n := testing.AllocsPerRun(100, func() { lim.Decide(t.Context(), &req) }); n > most {
+			t.Errorf("%s: %v allocations, want %v", path, n, most)
+		}
+	}
 }
 
 // Where a pattern means the same to net/http, the same pattern wins: no final

@@ -41,6 +41,7 @@ func ParseWith(name string, src []byte, opts *ParseOptions) (*Policy, Problems) 
 		r.substitute(root, nil)
 		r.readFile(root)
 	}
+	r.normalPaths()
 	r.policy.Fingerprint = r.fingerprint()
 	r.problems.sort(name)
 	if r.problems.Errors() > 0 {
@@ -51,8 +52,8 @@ func ParseWith(name string, src []byte, opts *ParseOptions) (*Policy, Problems) 
 
 func (r *reader) readFile(root *node) {
 	f := r.fields(root, "a policy",
-		[]string{"version", "store", "gateway", "decisions", "metrics", "identity", "limits", "all_routes", "classes", "routes", "on_store_failure", "mode", "response"},
-		[]string{"envoy", "admin", "lookups", "paths", "shadow_until", "include"})
+		[]string{"version", "store", "gateway", "decisions", "metrics", "identity", "limits", "all_routes", "classes", "routes", "on_store_failure", "mode", "response", "paths"},
+		[]string{"envoy", "admin", "lookups", "shadow_until", "include"})
 	if f == nil {
 		return
 	}
@@ -105,6 +106,11 @@ func (r *reader) readTop(f fields) {
 	}
 	if e, ok := f["response"]; ok {
 		r.readResponse(e.Value)
+	}
+	if e, ok := f["paths"]; ok {
+		if fold, ok := r.fields(e.Value, "paths", []string{"fold_case"}, nil)["fold_case"]; ok {
+			p.Paths.FoldCase, _ = r.boolean(fold.Value, "fold_case")
+		}
 	}
 	if e, ok := f["on_store_failure"]; ok {
 		p.OnFailure, _ = r.failureMode(e.Value)

@@ -154,6 +154,9 @@ func (r *reader) readRoutes(n *node) {
 			r.errorf(e.Key, err.hint, "route %s: %s", quote(e.Key.Text), err.text)
 			continue
 		}
+		if r.policy.Paths.FoldCase {
+			p.foldCase()
+		}
 		route := &Route{Pattern: p.String(), pattern: p, Line: e.Key.Line, Column: e.Key.Column}
 		patterns, places = append(patterns, &route.pattern), append(places, e.Key)
 		r.readRoute(e, route)
@@ -414,7 +417,7 @@ func (r *reader) finish() {
 		route.plan = newPlan(p, route)
 	}
 	p.prepareQuestions()
-	p.routes = newMatcher(p.Routes)
+	p.routes = newMatcher(p.Routes, p.Paths.FoldCase)
 	r.warn()
 }
 

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -46,6 +47,51 @@ func otherReadings(path string) []string {
 		return nil
 	}
 	return []string{readPath(path, true, false), readPath(path, false, true), readPath(path, false, false)}
+}
+
+// foldPath returns a path in which letters that differ in case alone are the same
+// one, by Unicode's simple folding, which no server is known to go beyond. Bytes that
+// are no UTF-8 stay. It allocates only if something changes.
+func foldPath(path string) string {
+	for i := 0; i < len(path); {
+		c, size := utf8.DecodeRuneInString(path[i:])
+		if foldRune(c) != c {
+			return foldRest(path, i)
+		}
+		i += size
+	}
+	return path
+}
+
+func foldRest(path string, from int) string {
+	var b strings.Builder
+	b.Grow(len(path))
+	b.WriteString(path[:from])
+	for i := from; i < len(path); {
+		c, size := utf8.DecodeRuneInString(path[i:])
+		if c == utf8.RuneError && size == 1 {
+			b.WriteByte(path[i])
+		} else {
+			b.WriteRune(foldRune(c))
+		}
+		i += size
+	}
+	return b.String()
+}
+
+// foldRune returns what stands for all letters that differ from c in case alone.
+func foldRune(c rune) rune {
+	if c < utf8.RuneSelf {
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		return c
+	}
+	least := c
+	for next := unicode.SimpleFold(c); next != c; next = unicode.SimpleFold(next) {
+		least = min(least, next)
+	}
+	return unicode.ToLower(least)
 }
 
 // isClean reports whether the path is in normal form.

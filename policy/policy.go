@@ -27,8 +27,9 @@ type Policy struct {
 	AllRoutes   []*Limit // what applies to every route but the unlimited ones
 	Classes     []*Class // in file order
 	Routes      []*Route // in file order
-	Preflight   *Route   // what a CORS preflight gets, whatever its path
-	Unmatched   *Route   // what a request gets that no route matches; its Pattern is ""
+	Paths       Paths
+	Preflight   *Route // what a CORS preflight gets, whatever its path
+	Unmatched   *Route // what a request gets that no route matches; its Pattern is ""
 	Response    Response
 	OnFailure   drossel.FailureMode // where class and route say nothing
 	Shadow      bool                // nothing is enforced unless class or route say so
@@ -49,6 +50,11 @@ type Gateway struct {
 // Metrics is the file's metrics section; the zero Metrics if there is none.
 type Metrics struct {
 	Listen string // as Gateway.Listen; ":7071" unless said, "" only if the section is absent
+}
+
+// Paths says how paths are read.
+type Paths struct {
+	FoldCase bool // letters that differ in case alone are the same, in patterns and requests
 }
 
 // Response says what clients are told beyond the status.

@@ -150,6 +150,7 @@ func effective(p *policy.Policy) block {
 		}
 		t.add("routes", routes)
 	}
+	t.add("paths", block{{"fold_case", p.Paths.FoldCase}})
 	t.add("on_store_failure", p.OnFailure.String())
 	t.add("mode", modeWord(p.Shadow))
 	t.add("response", effectiveResponse(p.Response))

@@ -87,7 +87,7 @@ func TestConfigShowsEverything(t *testing.T) {
 			Decisions
 			Metrics
 			Identity Secret
-			Limits AllRoutes Classes Routes Preflight Unmatched
+			Limits AllRoutes Classes Routes Preflight Unmatched Paths
 			Response
 			OnFailure Shadow`},
 		{policy.Gateway{}, "Listen Upstream"},
@@ -95,6 +95,7 @@ func TestConfigShowsEverything(t *testing.T) {
 		{policy.DecisionsTLS{}, "Cert Key ClientCA"},
 		{policy.Metrics{}, "Listen"},
 		{policy.Secret{}, "File None Line Column"},
+		{policy.Paths{}, "FoldCase"},
 		{policy.Response{}, "Profiles Body RetryJitter"},
 		{policy.Body{}, "Template"},
 		{policy.BodyEntry{}, "Key Value"},

@@ -82,6 +82,7 @@ func (c *comparison) file() {
 	c.moved("gateway", "upstream", redacted(b.Gateway.Upstream), redacted(n.Gateway.Upstream))
 	c.moved("clients", "", clients(b), clients(n))
 	c.attributes()
+	c.moved("paths", "fold_case", strconv.FormatBool(b.Paths.FoldCase), strconv.FormatBool(n.Paths.FoldCase))
 	c.moved("response", "headers", strings.Join(b.Response.Profiles, " "), strings.Join(n.Response.Profiles, " "))
 	c.moved("response", "retry_jitter", fmt.Sprintf("%d%%", b.Response.RetryJitter), fmt.Sprintf("%d%%", n.Response.RetryJitter))
 	if !reflect.DeepEqual(b.Response.Body, n.Response.Body) {

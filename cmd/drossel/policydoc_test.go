@@ -114,6 +114,7 @@ var docPlaces = map[string]struct{ file, heading string }{
 	"class":     {"classes: {a: {KEY: 1}}", "## classes"},
 	"route":     {"routes: {/: {KEY: 1}}", "## routes"},
 	"response":  {"response: {KEY: 1}", "## response"},
+	"paths":     {"paths: {KEY: 1}", "### paths"},
 }
 
 // keyProblem is what the program says about a key at a place.
