@@ -110,11 +110,25 @@ func (c *classSeries) get(outcome int, by drossel.Source) prometheus.Counter {
 	return c.of[outcome][by].get(c.vec, c.name, outcomeName(outcome), by.String())
 }
 
-// show makes the series that every class has appear before they count, so that a
-// rate does not miss the first request.
-func (c *classSeries) show() {
+// show makes the series that a route's class can have appear before they count, so
+// that a rate does not miss the first request.
+func (c *classSeries) show(r *policy.Route, store policy.Store) {
 	c.get(allowed, drossel.ByStore)
 	c.get(denied, drossel.ByStore)
+	if r.Steps() == 0 { // no store is asked
+		return
+	}
+	switch r.OnFailure {
+	case drossel.Open:
+		c.get(allowed, drossel.ByOpen)
+	case drossel.Closed:
+		c.get(denied, drossel.ByClosed)
+	case drossel.Local:
+		if store.URL != "memory" { // a store in memory is local already
+			c.get(allowed, drossel.ByLocal)
+			c.get(denied, drossel.ByLocal)
+		}
+	}
 }
 
 func (c *classSeries) count(d *policy.Decision) {

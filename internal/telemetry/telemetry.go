@@ -120,19 +120,19 @@ type watchedLimit struct {
 func (t *Telemetry) watch(p *policy.Policy) *watcher {
 	w := &watcher{metrics: t.metrics, log: t.log, routes: map[*policy.Route]*watchedRoute{}, limits: map[string]*watchedLimit{}}
 	for _, r := range p.Routes {
-		w.routes[r] = w.newRoute(r)
+		w.routes[r] = w.newRoute(r, p.Store)
 	}
-	w.routes[p.Preflight] = w.newRoute(p.Preflight)
-	w.routes[nil] = w.newRoute(p.Unmatched)
+	w.routes[p.Preflight] = w.newRoute(p.Preflight, p.Store)
+	w.routes[nil] = w.newRoute(p.Unmatched, p.Store)
 	return w
 }
 
-func (w *watcher) newRoute(r *policy.Route) *watchedRoute {
+func (w *watcher) newRoute(r *policy.Route, store policy.Store) *watchedRoute {
 	if r == nil {
 		r = &policy.Route{}
 	}
 	route := &watchedRoute{class: w.metrics.class(r.Class)}
-	route.class.show()
+	route.class.show(r, store)
 	for _, c := range r.Checks {
 		at := w.limits[c.Limit.Name]
 		if at == nil {
