@@ -120,6 +120,9 @@ func checkGolden(t *testing.T, file, src, got, want string) {
 func summary(p *policy.Policy) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "gateway %q to %v, headers %v\n", p.Gateway.Listen, p.Gateway.Upstream, p.Response.Profiles)
+	if g := p.Gateway; g.TLS != nil || g.H2C {
+		fmt.Fprintf(&b, "tls %v, h2c %v\n", g.TLS, g.H2C)
+	}
 	if p.Metrics.Listen != "" {
 		fmt.Fprintf(&b, "metrics %q\n", p.Metrics.Listen)
 	}

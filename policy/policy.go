@@ -2,7 +2,6 @@ package policy
 
 import (
 	"math/bits"
-	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,12 +38,6 @@ type Policy struct {
 	joined sync.Map // [2]*plan → *plan, see both
 
 	joinedCount atomic.Int64
-}
-
-// Gateway is the file's gateway section; the zero Gateway if there is none.
-type Gateway struct {
-	Listen   string   // host:port, :port or unix:/path; ":8080" unless said
-	Upstream *url.URL // http or https, with a host; nil only if the section is absent
 }
 
 // Metrics is the file's metrics section; the zero Metrics if there is none.

@@ -121,7 +121,7 @@ func withVariable(value any, path []string, v *policy.Variable) any {
 func effective(p *policy.Policy) block {
 	t := block{{"version", 1}, {"store", effectiveStore(p.Store)}}
 	if g := p.Gateway; g.Upstream != nil {
-		t.add("gateway", block{{"listen", g.Listen}, {"upstream", g.Upstream.Redacted()}})
+		t.add("gateway", effectiveGateway(g))
 	}
 	if p.Decisions.Listen != "" {
 		t.add("decisions", effectiveDecisions(p.Decisions))

@@ -90,7 +90,7 @@ func TestConfigShowsEverything(t *testing.T) {
 			Limits AllRoutes Classes Routes Preflight Unmatched Paths
 			Response
 			OnFailure Shadow`},
-		{policy.Gateway{}, "Listen Upstream"},
+		{policy.Gateway{}, "Listen TLS H2C Upstream"},
 		{policy.Decisions{}, "Listen SocketMode TokenFile TLS ForwardAuth"},
 		{policy.DecisionsTLS{}, "Cert Key ClientCA"},
 		{policy.Metrics{}, "Listen"},

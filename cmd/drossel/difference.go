@@ -79,7 +79,7 @@ func (c *comparison) file() {
 		c.add("!", "decisions", "tls or socket_mode differs"+aside+"needs a restart, until then as before")
 	}
 	c.moved("decisions", "forward_auth", orDash(strings.Join(b.Decisions.ForwardAuth, " ")), orDash(strings.Join(n.Decisions.ForwardAuth, " ")))
-	c.moved("gateway", "upstream", redacted(b.Gateway.Upstream), redacted(n.Gateway.Upstream))
+	c.gateway(b.Gateway, n.Gateway)
 	c.moved("clients", "", clients(b), clients(n))
 	c.attributes()
 	c.moved("paths", "fold_case", strconv.FormatBool(b.Paths.FoldCase), strconv.FormatBool(n.Paths.FoldCase))

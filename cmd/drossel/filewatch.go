@@ -20,29 +20,32 @@ const (
 	maxLinks = 40
 )
 
-// A fileWatch tells when a file has changed, in whatever way: written in place, replaced by another, or
+// A fileWatch tells when one of its files has changed, in whatever way: written in place, replaced by another, or
 // reached over a symbolic link that now leads elsewhere, as the files of a Kubernetes volume are. It asks
 // the system to be told; it does not look again and again.
 type fileWatch struct {
-	changed chan struct{} // something has happened to the file; read it to see what
+	changed chan struct{} // something has happened to a file; read them to see what
 
 	watcher *fsnotify.Watcher
-	path    string
-	places  map[string]bool // what an event must be about: the file, and the links that lead to it
+	paths   []string
+	places  map[string]bool // what an event must be about: the files, and the links that lead to them
 	folders []string        // of places; these are watched
 }
 
 // newFileWatch begins to watch; run tells, close ends it.
-func newFileWatch(path string) (*fileWatch, error) {
-	path, err := filepath.Abs(path)
-	if err != nil {
-		return nil, err
+func newFileWatch(paths ...string) (*fileWatch, error) {
+	absolute := make([]string, len(paths))
+	for i, path := range paths {
+		var err error
+		if absolute[i], err = filepath.Abs(path); err != nil {
+			return nil, err
+		}
 	}
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, err
 	}
-	w := &fileWatch{changed: make(chan struct{}, 1), watcher: watcher, path: path}
+	w := &fileWatch{changed: make(chan struct{}, 1), watcher: watcher, paths: absolute}
 	if err := w.follow(); err != nil {
 		_ = watcher.Close()
 		return nil, err
@@ -90,9 +93,12 @@ func (w *fileWatch) run(ctx context.Context) {
 	}
 }
 
-// follow watches the folders that the path goes through now, and no others. The error is the first one.
+// follow watches the folders that the paths go through now, and no others. The error is the first one.
 func (w *fileWatch) follow() (err error) {
-	places := placesOf(w.path)
+	var places []string
+	for _, path := range w.paths {
+		places = append(places, placesOf(path)...)
+	}
 	folders := make([]string, len(places))
 	w.places = map[string]bool{}
 	for i, p := range places {

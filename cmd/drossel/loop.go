@@ -50,7 +50,7 @@ func port(u *url.URL) int {
 	if n, err := strconv.Atoi(u.Port()); err == nil {
 		return n
 	}
-	if u.Scheme == "https" {
+	if u.Scheme == "https" || u.Scheme == "h2" {
 		return 443
 	}
 	return 80

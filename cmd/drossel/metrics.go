@@ -26,7 +26,7 @@ func serveMetrics(ctx context.Context, t *telemetry.Telemetry, log *slog.Logger,
 			log.LogAttrs(serving, slog.LevelError, "metrics are not served any more", slog.String("error", err.Error()))
 		}
 	})
-	return address(l), func() {
+	return address(l, "http"), func() {
 		cancel()
 		running.Wait()
 	}, nil

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -31,10 +32,11 @@ type reloader struct {
 	gate      *gateway.Gateway
 	listening net.Addr // where the gateway does
 
-	inForce *policy.Policy
-	text    []byte // of inForce
-	tried   []byte // the text that was looked at last
-	failed  string // why it could not be read last; "" if it could
+	inForce      *policy.Policy
+	text         []byte // of inForce
+	tried        []byte // the text that was looked at last
+	certificates certificateWatch
+	failed       string // why it could not be read last; "" if it could
 }
 
 // newReloader makes the gateway of a policy file, and what it needs. The problems are warnings.
@@ -70,7 +72,7 @@ func (p *program) newReloader(path string, log *slog.Logger) (*reloader, policy.
 	if err != nil {
 		return nil, nil, err
 	}
-	if r.gate, err = gateway.New(gateway.Options{Limiter: limiter, Log: log}); err != nil {
+	if r.gate, err = gateway.New(gateway.Options{Limiter: limiter, Folder: filepath.Dir(path), Log: log}); err != nil {
 		return nil, nil, err
 	}
 	r.telemetry.InForce(parsed)
@@ -105,6 +107,7 @@ func (r *reloader) start(ctx context.Context, hangups <-chan os.Signal, file *fi
 	return func() {
 		cancel()
 		running.Wait()
+		r.certificates.stop()
 	}
 }
 
@@ -116,8 +119,11 @@ func (r *reloader) run(ctx context.Context, hangups <-chan os.Signal, changed <-
 			return
 		case <-hangups:
 			r.reload(ctx, true)
+			r.reloadCertificates(true)
 		case <-changed:
 			r.reload(ctx, false)
+		case <-r.certificates.changed:
+			r.reloadCertificates(false)
 		}
 	}
 }
@@ -190,7 +196,11 @@ func (r *reloader) enforce(ctx context.Context, next *policy.Policy) error {
 	if err != nil {
 		return err
 	}
-	return r.gate.Reload(limiter)
+	if err := r.gate.Reload(limiter); err != nil {
+		return err
+	}
+	r.watchCertificates()
+	return nil
 }
 
 // refuse says what is wrong and what would have changed.
@@ -214,7 +224,8 @@ func (r *reloader) refuse(err error, would []change) {
 // tell prints a headline and indented lines for people, or logs them for programs.
 func (r *reloader) tell(level slog.Level, what, detail string, lines []string) {
 	if r.asJSON {
-		r.log.LogAttrs(context.Background(), level, "policy", slog.String("state", strings.ToLower(strings.TrimPrefix(what, "policy "))),
+		of, state, _ := strings.Cut(what, " ")
+		r.log.LogAttrs(context.Background(), level, of, slog.String("state", strings.ToLower(state)),
 			slog.String("detail", strings.Join(strings.Fields(detail), " ")), slog.Any("lines", lines))
 		return
 	}

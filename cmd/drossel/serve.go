@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/drossel-io/drossel/internal/gateway"
 	"github.com/drossel-io/drossel/internal/redact"
 	"github.com/drossel-io/drossel/internal/telemetry"
 	"github.com/drossel-io/drossel/policy"
@@ -82,12 +83,14 @@ func (p *program) serve(ctx context.Context, path string, log *slog.Logger, asJS
 		return err
 	}
 	facts := startFacts{
-		policy: parsed, warnings: problems, at: address(listener), metrics: metricsAt, upstream: probe(ctx, parsed.Gateway.Upstream),
-		took: time.Since(start),
+		policy: parsed, warnings: problems, at: address(listener, scheme(parsed)), metrics: metricsAt, upstream: probe(ctx, parsed.Gateway.Upstream),
+		certificates: r.gate.Certificates(),
+		took:         time.Since(start),
 	}
 	watch.Ready()
 	p.announce(log, facts, asJSON)
 	r.listening = listener.Addr()
+	r.watchCertificates()
 	stopReloads := r.start(ctx, hangups, file)
 	said := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -162,6 +165,7 @@ type startFacts struct {
 	at, upstream string
 	metrics      string // where they are served; "" if nowhere
 	took         time.Duration
+	certificates []gateway.Certificate
 }
 
 func (p *program) announce(log *slog.Logger, f startFacts, asJSON bool) {
@@ -181,6 +185,9 @@ func (p *program) announce(log *slog.Logger, f startFacts, asJSON bool) {
 	fmt.Fprintf(p.stderr, "drossel %s  %s  #%s  %s, %s\n", buildInfo().Version, pol.Name, pol.Fingerprint,
 		plural(len(pol.Routes), "route"), plural(len(pol.Limits), "limit"))
 	line("gateway", f.at+" -> "+pol.Gateway.Upstream.Redacted()+"      "+f.upstream)
+	for _, c := range f.certificates {
+		line("tls", certificate(c))
+	}
 	if f.metrics != "" {
 		line("metrics", f.metrics+"/metrics   health /healthz /readyz")
 	}
@@ -226,12 +233,23 @@ func probe(ctx context.Context, upstream *url.URL) string {
 	defer cancel()
 	start := time.Now()
 	target := upstream.JoinPath("/")
+	transport := &http.Transport{DisableKeepAlives: true, Protocols: new(http.Protocols)}
+	switch target.Scheme {
+	case "h2c":
+		target.Scheme = "http"
+		transport.Protocols.SetUnencryptedHTTP2(true)
+	case "h2":
+		target.Scheme = "https"
+		transport.Protocols.SetHTTP2(true)
+	default:
+		transport.Protocols.SetHTTP1(true)
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
 	if err != nil {
 		return "upstream was not asked: " + err.Error()
 	}
 	client := http.Client{
-		Transport:     &http.Transport{DisableKeepAlives: true},
+		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	res, err := client.Do(req)
@@ -309,16 +327,24 @@ func abandoned(ctx context.Context, path string) bool {
 	return false
 }
 
+// scheme is that of the gateway's own URLs.
+func scheme(p *policy.Policy) string {
+	if p.Gateway.TLS != nil {
+		return "https"
+	}
+	return "http"
+}
+
 // address writes where a listener listens as a client would.
-func address(l net.Listener) string {
+func address(l net.Listener, scheme string) string {
 	tcp, ok := l.Addr().(*net.TCPAddr)
 	if !ok {
 		return "unix:" + l.Addr().String()
 	}
 	if tcp.IP.IsUnspecified() {
-		return fmt.Sprintf("http://0.0.0.0:%d", tcp.Port)
+		return fmt.Sprintf("%s://0.0.0.0:%d", scheme, tcp.Port)
 	}
-	return "http://" + tcp.String()
+	return scheme + "://" + tcp.String()
 }
 
 // reason says why ctx is done.

@@ -7,6 +7,7 @@ import (
 	"net/textproto"
 	"strings"
 
+	"github.com/drossel-io/drossel/grpclimit"
 	"github.com/drossel-io/drossel/identity"
 )
 
@@ -27,9 +28,29 @@ func (e *exchange) rewrite(pr *httputil.ProxyRequest) {
 	}
 	if pr.Out.Body != nil {
 		e.body = &requestBody{ReadCloser: pr.Out.Body, client: http.NewResponseController(e.writer)}
+		e.body.free.Store(e.rpc == grpclimit.GRPC) // a stream of calls is silent for as long as it likes
 		pr.Out.Body = e.body
 	}
+	if !upgrades(pr.Out.Header) {
+		for _, name := range [...]string{"Upgrade", "Connection", "Http2-Settings"} {
+			delete(pr.Out.Header, name)
+		}
+	}
 	e.forward(pr)
+}
+
+// upgrades reports whether a request asks for another protocol on its connection.
+// One that is HTTP again does not count: its requests would pass without a decision.
+func upgrades(h http.Header) bool {
+	for _, line := range h["Upgrade"] {
+		for name := range strings.SplitSeq(strings.ToLower(line), ",") {
+			name, _, _ = strings.Cut(strings.TrimSpace(name), "/")
+			if name == "h2c" || name == "h2" || name == "http" || name == "tls" {
+				return false
+			}
+		}
+	}
+	return len(h["Upgrade"]) > 0
 }
 
 // rawPath returns the path of r as it was sent if package url would write it

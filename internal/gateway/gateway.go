@@ -33,8 +33,12 @@ import (
 type Options struct {
 	Limiter *policy.Limiter
 
-	// Upstream is an http or https URL; nil means the policy's.
+	// Upstream is a URL as that of a policy; nil means the policy's.
 	Upstream *url.URL
+
+	// Folder is where relative names of the policy's files start; "" is the working
+	// folder.
+	Folder string
 
 	// PreserveHost forwards the Host that the client sent, instead of the
 	// upstream's own. X-Forwarded-Host has the client's either way.
@@ -64,9 +68,12 @@ type Gateway struct {
 	upstream     *url.URL // of Options; nil means the policy's
 	preserveHost bool
 
-	transport *http.Transport
-	buffers   buffers
-	exchanges sync.Pool // of *exchange
+	tls          bool // clients speak TLS
+	certificates certificates
+
+	transports transports
+	buffers    buffers
+	exchanges  sync.Pool // of *exchange
 
 	drain time.Duration
 	log   *slog.Logger
@@ -80,8 +87,10 @@ type rules struct {
 	limiter  *policy.Limiter
 	renderer *httplimit.Renderer
 
-	upstream     *url.URL
-	upstreamPath bool // the upstream's URL has a path, which comes before the request's
+	settings     policy.Gateway
+	upstream     *url.URL // with the scheme http or https
+	framed       bool     // it speaks HTTP/2, whatever is asked
+	upstreamPath bool     // the upstream's URL has a path, which comes before the request's
 	clients      *identity.Attributes
 	trusted      identity.CIDRs
 	counted      bool     // whoever the peer is, the client comes from a field
@@ -100,13 +109,16 @@ func newRules(l *policy.Limiter, upstream *url.URL) (*rules, error) {
 	switch {
 	case upstream == nil:
 		return nil, errors.New("gateway: there is no upstream (gateway: {upstream: \"http://127.0.0.1:3000\"})")
-	case upstream.Scheme != "http" && upstream.Scheme != "https", upstream.Host == "":
-		return nil, fmt.Errorf("gateway: upstream %q is not an http or https URL with a host", upstream.Redacted())
+	case schemes[upstream.Scheme] == "", upstream.Host == "":
+		return nil, fmt.Errorf("gateway: upstream %q is not an http, https, h2c or h2 URL with a host", upstream.Redacted())
 	}
+	framed := upstream.Scheme != schemes[upstream.Scheme]
 	return &rules{
+		settings:     p.Gateway,
+		framed:       framed,
 		limiter:      l,
 		renderer:     httplimit.NewRenderer(p, nil),
-		upstream:     upstream,
+		upstream:     plainURL(upstream),
 		upstreamPath: upstream.Path != "" && upstream.Path != "/",
 		clients:      p.Identity,
 		trusted:      p.Identity.ClientIP().TrustedProxies,
@@ -129,7 +141,13 @@ func New(o Options) (*Gateway, error) {
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
 	}
-	g.transport = newTransport(o)
+	g.transports = newTransports(o)
+	g.certificates.folder = o.Folder
+	if g.tls = first.settings.TLS != nil; g.tls {
+		if _, err := g.certificates.load(first.settings.TLS); err != nil {
+			return nil, err
+		}
+	}
 	g.exchanges.New = func() any { return g.newExchange() }
 	return g, nil
 }
@@ -143,17 +161,30 @@ func (g *Gateway) Reload(l *policy.Limiter) error {
 	if err != nil {
 		return err
 	}
+	if g.tls && next.settings.TLS != nil {
+		if _, err := g.certificates.load(next.settings.TLS); err != nil {
+			return err
+		}
+	}
 	before := g.rules.Swap(next)
 	if before.upstream.Host != next.upstream.Host || before.upstream.Scheme != next.upstream.Scheme {
 		g.down.Store(false)
-		g.transport.CloseIdleConnections()
+		g.transports.closeIdle()
 	}
 	return nil
 }
 
 // ServeHTTP decides a request and forwards it if it is allowed.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if ambiguous(r) {
+	defer lingers(w, r)
+	if r.Method == "PRI" { // half a preface of HTTP/2, which package net/http takes for a request of it
+		closing(w)
+		writeProblem(w, r.Method, problemVersion())
+		return
+	}
+	conn := headOf(r)
+	conn.secured(r)
+	if conn.ambiguous(r) {
 		closing(w)
 		writeProblem(w, r.Method, problemLength())
 		return
@@ -190,7 +221,6 @@ func (g *Gateway) newExchange() *exchange {
 		Rewrite:        e.rewrite,
 		ModifyResponse: e.modifyResponse,
 		ErrorHandler:   e.fail,
-		Transport:      g.transport,
 		BufferPool:     &g.buffers,
 		ErrorLog:       redact.Logger(g.log.Handler(), slog.LevelDebug),
 	}
@@ -215,6 +245,7 @@ func (e *exchange) serve(w http.ResponseWriter, r *http.Request) {
 	default:
 		e.stop = d.KeepPlace(r.Context())
 		e.writer = w
+		e.proxy.Transport = e.gateway.transports.of(r, e.rpc, e.rules.framed)
 		e.proxy.ServeHTTP(w, r)
 	}
 }
@@ -259,6 +290,9 @@ func (e *exchange) modifyResponse(res *http.Response) error {
 	e.outcome.Status = res.StatusCode
 	if e.rpc == grpclimit.GRPC && res.StatusCode == http.StatusOK {
 		e.response = res
+	}
+	if e.body != nil && res.Request.ProtoMajor == 2 {
+		e.body.free.Store(true)
 	}
 	e.gateway.answers(e.rules.upstream)
 	e.rules.renderer.AddFields(res.Header, e.decision)

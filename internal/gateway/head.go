@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -17,8 +18,14 @@ import (
 // and forgets that the former was there, so a connection remembers the bytes of the
 // head that was read last.
 
-// A headListener's connections remember heads.
-type headListener struct{ net.Listener }
+// A headListener's connections remember heads. It shakes hands too, because what is
+// remembered must be what the client has said, and not what was on the wire.
+type headListener struct {
+	net.Listener
+
+	gateway *Gateway
+	tls     *tls.Config // nil if clients speak without
+}
 
 // Accept implements net.Listener.
 func (l headListener) Accept() (net.Conn, error) {
@@ -26,7 +33,12 @@ func (l headListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &headConn{Conn: conn}, nil
+	c := &headConn{Conn: conn, gateway: l.gateway}
+	if l.tls != nil {
+		secure := tls.Server(conn, l.tls)
+		c.Conn, c.tls = secure, &handshake{conn: secure}
+	}
+	return c, nil
 }
 
 const (
@@ -43,16 +55,25 @@ const (
 type headConn struct {
 	net.Conn
 
-	mu   sync.Mutex // guards last: package net/http reads on while a handler runs
-	last []byte
+	gateway *Gateway
+	tls     *handshake // nil if there is none
+
+	mu     sync.Mutex // guards last: package net/http reads on while a handler runs
+	last   []byte
+	framed atomic.Bool // it is HTTP/2, whose frames have one length: nothing is remembered
 
 	wrote atomic.Int64 // when the deadline of writing was set, nanoseconds
 }
 
 // Read implements net.Conn.
 func (c *headConn) Read(p []byte) (int, error) {
+	if c.tls != nil {
+		if err := c.tls.do(c.gateway); err != nil {
+			return 0, io.EOF // there is nobody to answer to
+		}
+	}
 	n, err := c.Conn.Read(p)
-	if n > 0 && len(p) <= readBuffer {
+	if n > 0 && len(p) <= readBuffer && !c.framed.Load() {
 		c.remember(p[:n])
 	}
 	return n, err
@@ -91,6 +112,11 @@ func (c *headConn) keep(n int) {
 func (c *headConn) began(r *http.Request) (both bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if r.ProtoMajor == 2 {
+		c.framed.Store(true)
+		c.last = nil
+		return false
+	}
 	line := r.Method + " " + r.RequestURI + " " + r.Proto
 	switch {
 	case len(r.TransferEncoding) > 0:
@@ -163,8 +189,18 @@ func withHead(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, headKey{}, conn)
 }
 
+// headOf returns the connection of r, nil if the gateway does not serve it by Serve.
+func headOf(r *http.Request) *headConn {
+	conn, _ := r.Context().Value(headKey{}).(*headConn) //nolint:errcheck // nil then
+	return conn
+}
+
 // ambiguous reports whether the length of r's body depends on who reads it.
-func ambiguous(r *http.Request) bool {
-	conn, ok := r.Context().Value(headKey{}).(*headConn)
-	return ok && conn.began(r)
+func (c *headConn) ambiguous(r *http.Request) bool { return c != nil && c.began(r) }
+
+// secured tells r of the connection's TLS, which package net/http does not see.
+func (c *headConn) secured(r *http.Request) {
+	if c != nil && c.tls != nil {
+		r.TLS = c.tls.state
+	}
 }

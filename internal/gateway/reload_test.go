@@ -110,9 +110,16 @@ routes:
 		t.Errorf("status %d after all are gone, want 200: a place is lost", res.StatusCode)
 	}
 	s.close()
+	waitGoroutines(t, before)
+}
+
+// waitGoroutines waits until there are no more goroutines than before.
+func waitGoroutines(t *testing.T, before int) {
+	t.Helper()
 	for i := 0; runtime.NumGoroutine() > before; i++ {
 		if i == 1_000_000 {
-			t.Fatalf("%d goroutines, before it were %d", runtime.NumGoroutine(), before)
+			buf := make([]byte, 1<<20)
+			t.Fatalf("%d goroutines, before it were %d\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
 		}
 		runtime.Gosched()
 	}

@@ -20,6 +20,11 @@ const (
 	requestHeadTimeout = 10 * time.Second
 	clientIdleTimeout  = 2 * time.Minute
 	stallTimeout       = time.Minute // of a body in which nothing moves
+
+	lingerTimeout = 5 * time.Second // for the rest of a body that nobody reads
+
+	maxStreams  = 250              // requests that run at once on one connection of HTTP/2
+	pingTimeout = 15 * time.Second // for the answer to a ping of HTTP/2, sent when nothing has come for stallTimeout
 )
 
 // Serve accepts connections on l until ctx ends, then lets requests end for as
@@ -43,10 +48,16 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 		DisableGeneralOptionsHandler: true, // "OPTIONS *" is a request as any other
 		BaseContext:                  func(net.Listener) context.Context { return base },
 		ConnContext:                  withHead,
+		Protocols:                    g.protocols(),
+		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: maxStreams, SendPingTimeout: stallTimeout, PingTimeout: pingTimeout},
 		ErrorLog:                     redact.Logger(g.log.Handler(), slog.LevelDebug),
 	}
+	front := headListener{Listener: l, gateway: g}
+	if g.tls {
+		front.tls = g.certificates.config()
+	}
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(headListener{l}) }()
+	go func() { served <- server.Serve(front) }()
 
 	var err error
 	select {
@@ -59,7 +70,7 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	}
 	cut()
 	running.Wait()
-	g.transport.CloseIdleConnections()
+	g.transports.closeIdle()
 	return err
 }
 
@@ -85,4 +96,13 @@ func (g *Gateway) shutDown(ctx context.Context, server *http.Server) {
 		g.log.LogAttrs(ctx, slog.LevelWarn, "requests were cut off after draining", slog.Duration("drain", g.drain))
 		_ = server.Close()
 	}
+}
+
+// protocols are what clients may speak. HTTP/2 looks the same to package net/http
+// with TLS and without: the connections do the TLS.
+func (g *Gateway) protocols() *http.Protocols {
+	var p http.Protocols
+	p.SetHTTP1(true)
+	p.SetUnencryptedHTTP2(g.tls || g.rules.Load().settings.H2C)
+	return &p
 }

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/drossel-io/drossel/grpclimit"
 	"github.com/drossel-io/drossel/internal/redact"
 )
 
@@ -25,7 +26,53 @@ const (
 	idleTimeout      = 90 * time.Second
 	dialTimeout      = 5 * time.Second
 	usualHeadTimeout = time.Minute
+	upstreamPing     = 15 * time.Second // after which a silent connection of HTTP/2 is asked whether it lives
 )
+
+// A scheme of an upstream, and that of the requests that it gets.
+var schemes = map[string]string{"http": "http", "https": "https", "h2c": "http", "h2": "https"}
+
+// plainURL is an upstream as the target of a request.
+func plainURL(upstream *url.URL) *url.URL {
+	u := *upstream
+	u.Scheme = schemes[u.Scheme]
+	return &u
+}
+
+// Transports are the connections to an upstream by what they speak. A request that
+// HTTP/1.1 can carry goes over that unless the upstream's scheme says otherwise; a
+// gRPC call cannot.
+type transports struct {
+	one *http.Transport // HTTP/1.1
+	two *http.Transport // HTTP/2
+}
+
+func newTransports(o Options) transports {
+	t := transports{one: newTransport(o), two: newTransport(o)}
+	t.one.Protocols, t.two.Protocols = new(http.Protocols), new(http.Protocols)
+	t.one.Protocols.SetHTTP1(true)
+	t.two.Protocols.SetHTTP2(true)
+	t.two.Protocols.SetUnencryptedHTTP2(true)
+	t.two.HTTP2 = &http.HTTP2Config{SendPingTimeout: upstreamPing, PingTimeout: pingTimeout}
+	return t
+}
+
+// of returns what a request goes over; framed if the upstream's scheme wants HTTP/2.
+func (t *transports) of(r *http.Request, rpc grpclimit.Protocol, framed bool) http.RoundTripper {
+	switch {
+	case rpc == grpclimit.GRPC: // and none of gRPC-Web, which is made to pass over HTTP/1.1
+		return t.two
+	case framed && !upgrades(r.Header): // HTTP/2 has no upgrades
+		return t.two
+	default:
+		return t.one
+	}
+}
+
+func (t *transports) closeIdle() {
+	t.one.CloseIdleConnections()
+	t.two.CloseIdleConnections()
+}
 
 func newTransport(o Options) *http.Transport {
 	t := &http.Transport{
@@ -102,6 +149,8 @@ type requestBody struct {
 	io.ReadCloser
 
 	failed atomic.Bool
+	free   atomic.Bool // it may stall: the two sides talk
+	watch  *time.Timer // ends a read that takes too long
 
 	mu     sync.Mutex               // guards client
 	client *http.ResponseController // nil once the request is over: the connection is of others then
@@ -109,10 +158,16 @@ type requestBody struct {
 
 // Read implements io.Reader.
 func (b *requestBody) Read(p []byte) (int, error) {
-	b.deadline(time.Now().Add(stallTimeout))
+	switch {
+	case b.free.Load():
+	case b.watch == nil:
+		b.watch = time.AfterFunc(stallTimeout, b.stalls)
+	default:
+		b.watch.Reset(stallTimeout)
+	}
 	n, err := b.ReadCloser.Read(p)
-	if err != nil {
-		b.deadline(time.Time{})
+	if b.watch != nil {
+		b.watch.Stop()
 	}
 	if err != nil && err != io.EOF {
 		b.failed.Store(true)
@@ -120,12 +175,21 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// deadline says until when the client may take to send more.
-func (b *requestBody) deadline(at time.Time) {
+// stalls ends a read, unless the body may stall by now.
+func (b *requestBody) stalls() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.client != nil {
-		_ = b.client.SetReadDeadline(at) // a connection without deadlines may stall
+	if b.client != nil && !b.free.Load() {
+		_ = b.client.SetReadDeadline(time.Unix(1, 0)) // a connection without deadlines may stall
+	}
+}
+
+// lingers bounds how long the rest of a body is waited for that nobody has read when
+// its request is over: package net/http reads on, without end, to use the connection
+// again.
+func lingers(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 1 && r.ContentLength != 0 {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(lingerTimeout)) // the next request has its own
 	}
 }
 
@@ -186,6 +250,10 @@ func problemUpgrade() problem {
 
 func problemLength() problem {
 	return newProblem(http.StatusBadRequest, "BAD_REQUEST", "Content-Length and Transfer-Encoding contradict each other or the version of HTTP.")
+}
+
+func problemVersion() problem {
+	return newProblem(http.StatusHTTPVersionNotSupported, "BAD_REQUEST", "HTTP/2 is not spoken on this connection.")
 }
 
 func newProblem(status int, code, detail string) problem {

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/drossel-io/drossel/internal/gateway"
+)
+
+// A certificateWatch tells when files of the gateway's certificates change.
+type certificateWatch struct {
+	changed <-chan struct{} // nil if nothing is watched
+
+	files  []string
+	failed string // why they could not be read last; "" if they could
+	end    func()
+}
+
+// stop ends watching.
+func (w *certificateWatch) stop() {
+	if w.end != nil {
+		w.end()
+	}
+	*w = certificateWatch{}
+}
+
+// watchCertificates watches the files of the certificates that are in force, and no others.
+func (r *reloader) watchCertificates() {
+	w := &r.certificates
+	files := r.gate.CertificateFiles()
+	if slices.Equal(files, w.files) {
+		return
+	}
+	w.stop()
+	w.files = files
+	if len(files) == 0 {
+		return
+	}
+	watch, err := newFileWatch(files...)
+	if err != nil {
+		r.log.Warn("the certificates are not watched: send SIGHUP when they have changed", slog.String("error", err.Error()))
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { watch.run(ctx) })
+	w.changed = watch.changed
+	w.end = func() {
+		cancel()
+		running.Wait()
+		watch.close()
+	}
+	r.reloadCertificates(false) // they may have changed before they were watched
+}
+
+// reloadCertificates reads the files again. If nobody has asked, it keeps silent about what it knows
+// already.
+func (r *reloader) reloadCertificates(asked bool) {
+	w := &r.certificates
+	changed, err := r.gate.ReloadCertificates()
+	if err != nil {
+		if failed := err.Error(); asked || failed != w.failed {
+			w.failed = failed
+			r.tell(slog.LevelError, "certificates NOT reloaded", "those before stay in force", []string{failed})
+		}
+		return
+	}
+	w.failed = ""
+	if !changed {
+		return
+	}
+	var lines []string
+	for _, c := range r.gate.Certificates() {
+		lines = append(lines, certificate(c))
+	}
+	r.tell(slog.LevelInfo, "certificates reloaded", "for new connections", lines)
+}
+
+// certificate says what a certificate is for and how long it is good.
+func certificate(c gateway.Certificate) string {
+	text := strings.Join(c.Names, " ") + "   " + c.File + ", until " + c.Expires.UTC().Format(time.DateTime) + " UTC"
+	if time.Now().After(c.Expires) {
+		text += ": EXPIRED, clients refuse it"
+	}
+	return text
+}

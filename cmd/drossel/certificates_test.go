@@ -1,0 +1,153 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"io"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// secretVersion writes a certificate and its key to a folder of its own below folder, as a secrets
+// manager does.
+func secretVersion(t *testing.T, folder, name string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(folder, name), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for file, block := range map[string]*pem.Block{
+		"tls.crt": {Type: "CERTIFICATE", Bytes: cert}, "tls.key": {Type: "PRIVATE KEY", Bytes: private},
+	} {
+		if err := os.WriteFile(filepath.Join(folder, name, file), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// point lets a symbolic link lead to a version, in one step.
+func point(t *testing.T, link, to string) {
+	t.Helper()
+	next := link + ".next"
+	if err := errors.Join(os.Symlink(to, next), os.Rename(next, link)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Certificates are replaced as Kubernetes does it: a link to a folder is swapped. A bad pair is refused.
+func TestServeTLS(t *testing.T) {
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "hello") }))
+	defer upstream.Close()
+	folder := t.TempDir()
+	for _, name := range []string{"one.example", "two.example", "three.example"} {
+		secretVersion(t, folder, name)
+	}
+	if err := os.Rename(filepath.Join(folder, "two.example", "tls.crt"), filepath.Join(folder, "three.example", "tls.crt")); err != nil {
+		t.Fatal(err)
+	}
+	point(t, filepath.Join(folder, "data"), "one.example")
+	path := filepath.Join(folder, "policy.yaml")
+	text := `
+gateway:
+  listen: "127.0.0.1:0"
+  upstream: "` + upstream.URL + `"
+  tls: {cert: data/tls.crt, key: data/tls.key}
+routes: {/: {limits: [100/h by ip]}}
+`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := serveFile(t, path)
+	log := s.until(t, "^ready in ")
+	at := regexp.MustCompile(`gateway +https://(127\.0\.0\.1:\d+) `).FindStringSubmatch(log)
+	if at == nil || !regexp.MustCompile(`(?m)^tls +one\.example   \S+/data/tls\.crt, until 20\d\d-\S+ \S+ UTC$`).MatchString(log) {
+		t.Fatalf("the log is\n%s", log)
+	}
+	shown := func() string {
+		conn, err := tls.Dial("tcp", at[1], &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // whom we talk to is the question
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		return conn.ConnectionState().PeerCertificates[0].Subject.CommonName
+	}
+	if got := shown(); got != "one.example" {
+		t.Errorf("%s is shown", got)
+	}
+	point(t, filepath.Join(folder, "data"), "three.example")
+	s.until(t, "^certificates NOT reloaded, those before stay in force")
+	if line := s.until(t, "."); !strings.Contains(line, "tls.crt") || !strings.Contains(line, "private key does not match") {
+		t.Errorf("the reason is %q", line)
+	}
+	if got := shown(); got != "one.example" {
+		t.Errorf("after a bad pair %s is shown", got)
+	}
+	secretVersion(t, folder, "two.example")
+	point(t, filepath.Join(folder, "data"), "two.example")
+	s.until(t, "^certificates reloaded  for new connections")
+	if line := s.until(t, "."); !strings.Contains(line, "two.example") {
+		t.Errorf("what is shown now: %q", line)
+	}
+	if got := shown(); got != "two.example" {
+		t.Errorf("after a swap %s is shown", got)
+	}
+
+	// What the policy says about tls is followed, but not whether there is any.
+	if err := os.WriteFile(path, []byte(strings.ReplaceAll(text, "data/", "one.example/")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.until(t, "gateway +tls: data/tls.crt with data/tls.key -> one.example/tls.crt with one.example/tls.key")
+	if got := shown(); got != "one.example" {
+		t.Errorf("after a new policy %s is shown", got)
+	}
+	if err := os.WriteFile(path, []byte(strings.Replace(text, "tls: {", "# {", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.until(t, "! gateway +tls: on -> off   needs a restart, until then as before")
+	if got := shown(); got != "one.example" {
+		t.Errorf("after a policy without tls %s is shown", got)
+	}
+	s.stop(errors.New("test"))
+	s.until(t, "^stopped: ")
+	if code := <-s.code; code != exitDone {
+		t.Errorf("code %d", code)
+	}
+}
+
+func TestServeTLSMissing(t *testing.T) {
+	s := serve(t, "gateway: {listen: '127.0.0.1:0', upstream: 'http://127.0.0.1:1', tls: {cert: a.pem, key: a.key}}\nroutes: {/: {limits: [1/h by ip]}}\n")
+	if line := s.until(t, "^drossel: "); !strings.Contains(line, filepath.Join(filepath.Dir(s.path), "a.pem")) || !strings.Contains(line, "no such file") {
+		t.Errorf("the error is %q", line)
+	}
+	if code := <-s.code; code != exitFailed {
+		t.Errorf("code %d", code)
+	}
+}
