@@ -41,6 +41,10 @@ type calls struct {
 	pool sync.Pool
 }
 
+// ErrTooManyCalls is why a call was not made: the store holds Options.MaxCalls
+// others.
+var ErrTooManyCalls = errors.New("too many calls wait for the store already")
+
 // timeoutError says that the store has not answered in time.
 type timeoutError time.Duration
 
@@ -76,7 +80,7 @@ func (cs *calls) ask(ctx context.Context, b *drossel.Batch, q question, timeout 
 func (cs *calls) do(ctx context.Context, c *call, q question, timeout time.Duration) error {
 	if cs.held.Add(1) > cs.most {
 		cs.held.Add(-1)
-		return fmt.Errorf("%d calls are waiting for the store", cs.most)
+		return ErrTooManyCalls
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()

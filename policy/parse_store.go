@@ -71,11 +71,35 @@ func (s Store) String() string {
 
 // Redacted returns the URL without its password.
 func (s Store) Redacted() string {
-	u, err := url.Parse(s.URL)
+	if !s.OnRedis() {
+		return storeMemory
+	}
+	u, hosts, err := parseRedis(s.URL)
 	if err != nil {
 		return s.String() // no such policy is made
 	}
-	return u.Redacted()
+	before, after, _ := strings.Cut(u.Redacted(), hostsHere)
+	return before + hosts + after
+}
+
+// hostsHere stands for hosts, and in no user name: it is not what an escaped one
+// can be.
+const hostsHere = "[::]"
+
+// parseRedis parses a URL that may have several hosts, which is more than package
+// net/url reads: u has another host, hosts are what stands there.
+func parseRedis(text string) (u *url.URL, hosts string, err error) {
+	scheme, rest, ok := strings.Cut(text, "://")
+	if !ok {
+		return nil, "", errors.New("no URL")
+	}
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	start := strings.LastIndexByte(rest[:end], '@') + 1
+	u, err = url.Parse(scheme + "://" + rest[:start] + hostsHere + rest[end:])
+	return u, rest[start:end], err
 }
 
 // defaultStore is what a file has that does not name a store.
@@ -130,24 +154,21 @@ func (r *reader) readStoreURL(n *node, what string) bool {
 		return ok
 	}
 	hint := "write memory, or such as redis://127.0.0.1:6379"
-	u, err := url.Parse(text)
-	if err != nil || u.Scheme == "" || u.Host == "" {
+	u, hosts, err := parseRedis(text)
+	if err != nil {
 		r.errorf(n, hint, "%s: this is neither memory nor the URL of a Redis", what)
 		return false
 	}
-	scheme, sentinel := strings.CutSuffix(u.Scheme, "+sentinel")
-	switch {
-	case scheme == "redis+cluster" || scheme == "rediss+cluster":
+	switch u.Scheme {
+	case "redis", "rediss", "valkey", "valkeys", "redis+sentinel", "rediss+sentinel", "unix":
+	case "redis+cluster", "rediss+cluster":
 		r.errorf(n, "use a single Redis, or Sentinel", "%s: a Redis Cluster is not supported yet", what)
 		return false
-	case scheme != "redis" && scheme != "rediss":
+	default:
 		r.errorf(n, hint+"; rediss:// is with TLS, redis+sentinel:// with Sentinel", "%s: this is neither memory nor the URL of a Redis", what)
 		return false
-	case u.Fragment != "" || u.RawQuery != "" || u.ForceQuery:
-		r.errorf(n, "leave out ? or # and what follows; a # in a password is written %23", "%s: the URL of a Redis ends with its path", what)
-		return false
 	}
-	if fact, hint := wrongRedis(u, sentinel); fact != "" {
+	if fact, hint := wrongRedis(u, hosts); fact != "" {
 		r.errorf(n, hint, "%s: %s", what, fact)
 		return false
 	}
@@ -155,28 +176,39 @@ func (r *reader) readStoreURL(n *node, what string) bool {
 	return true
 }
 
-// wrongRedis says what is wrong with hosts and path of a Redis' URL.
-func wrongRedis(u *url.URL, sentinel bool) (fact, hint string) {
-	hosts := strings.Split(u.Host, ",")
-	if len(hosts) > 1 && !sentinel {
-		return "several hosts need Sentinel", "write redis+sentinel://host1,host2/master"
+// wrongRedis says what is wrong with a Redis' URL behind its scheme.
+func wrongRedis(u *url.URL, hosts string) (fact, hint string) {
+	parts := strings.Split(strings.Trim(u.Path, "/"), "/")
+	query := u.Query()
+	switch sentinel := strings.HasSuffix(u.Scheme, "+sentinel"); {
+	case u.Fragment != "" || len(query) > 1 || len(query) == 1 && (len(query["db"]) != 1 || !digits(query.Get("db"))):
+		return "the URL of a Redis ends with the number of a database", "leave out ? or # and what follows; a # in a password is written %23"
+	case u.Scheme == "unix":
+		if hosts != "" || u.Path == "" {
+			return "this is no path", "write such as unix:///run/redis.sock"
+		}
+		return "", ""
+	case sentinel && (parts[0] == "" || len(parts) > 2):
+		return "Sentinel needs the name of a master", "write such as redis+sentinel://host1,host2/mymaster"
+	case sentinel:
+		parts = parts[1:]
+	case strings.Contains(hosts, ","):
+		return "several hosts need Sentinel", "write redis+sentinel://host1,host2/mymaster"
 	}
-	for _, host := range hosts {
+	for host := range strings.SplitSeq(hosts, ",") {
 		if !validHost(host) {
 			return "this is no host", "write such as redis://127.0.0.1:6379"
 		}
 	}
-	parts := strings.Split(strings.Trim(u.Path, "/"), "/")
-	if sentinel {
-		if parts[0] == "" || len(parts) > 2 {
-			return "Sentinel needs the name of a master", "write such as redis+sentinel://host1,host2/mymaster or …/mymaster/0"
-		}
-		parts = parts[1:]
-	}
-	if len(parts) > 1 || len(parts) == 1 && parts[0] != "" && !digits(parts[0]) {
+	if len(parts) > 1 || len(parts) == 1 && parts[0] != "" && (!digits(parts[0]) || len(query) > 0) {
 		return "what follows the host is not the number of a database", "write such as redis://127.0.0.1:6379/0"
 	}
 	return "", ""
+}
+
+// secure reports whether a Redis' URL is one with TLS.
+func (s Store) secure() bool {
+	return strings.HasPrefix(s.URL, "rediss") || strings.HasPrefix(s.URL, "valkeys")
 }
 
 // validHost reports whether text is a host, perhaps with a port.
@@ -228,7 +260,7 @@ func (r *reader) readRedis(f fields) {
 func (r *reader) readPasswordFile(e entry) {
 	s := &r.policy.Store
 	text, ok := r.text(e.Value, "password_file")
-	switch u, err := url.Parse(s.URL); {
+	switch u, _, err := parseRedis(s.URL); {
 	case !ok || err != nil:
 	case text == "":
 		r.errorf(e.Value, "name a file that holds the password", "password_file: the name of the file is empty")
@@ -272,7 +304,7 @@ func (r *reader) readStoreTLS(e entry) {
 		s.TLS.ServerName, _ = r.text(e.Value, "server_name")
 	}
 	switch {
-	case !strings.HasPrefix(s.URL, "rediss"):
+	case !s.secure():
 		r.errorf(e.Key, "write rediss:// instead of redis://", "store: tls is there, and the url is one without TLS")
 	case f.has("cert") != f.has("key"):
 		r.errorf(e.Key, "write tls: {cert: client.pem, key: client-key.pem}", "tls needs cert and key together")

@@ -16,7 +16,7 @@ func TestStoreShowsNoPassword(t *testing.T) {
 		"hunter2", "hunter2://h", "redis://hunter2@", "redis://u:hunter2@", "redis://u:hunter2@h:99999", "redis://u:hunter2@h/x",
 		"redis://u:hunter2@h/0?a=hunter2", "redis://u:hunter2@h/0#hunter2", "redis://u:hunter2@a,b", "redis+sentinel://u:hunter2@h",
 		"redis+cluster://u:hunter2@h", "redis://u:hunter2%zz@h", "postgres://u:hunter2@h", "redis://u:hun#ter2@h", "rediss://hunter2", "redis:hunter2",
-		"redis://u:hunter2@h/0", "redis://:hunter2@h", "redis+sentinel://u:hunter2@a:1,b:2/m",
+		"redis://u:hunter2@h/0", "redis://u%5B%3A%3A%5D:hunter2@h", "redis://:hunter2@h", "redis+sentinel://u:hunter2@a:1,b:2/m",
 	} {
 		for _, text := range []string{"store: '" + url + "'\n", "store: {url: '" + url + "', password_file: p}\n"} {
 			p, problems := policy.Parse("policy.yaml", []byte(text+"identity: {secret: none}\nroutes: {/: unlimited}\n"))

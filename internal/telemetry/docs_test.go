@@ -18,6 +18,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/drossel-io/drossel"
+	"github.com/drossel-io/drossel/fallback"
 	"github.com/drossel-io/drossel/identity"
 	"github.com/drossel-io/drossel/internal/telemetry"
 	"github.com/drossel-io/drossel/policy"
@@ -116,7 +117,7 @@ func TestDocsNameEveryMetric(t *testing.T) {
 		documented[row[1]] = strings.ReplaceAll(row[2], "`", "")
 	}
 	memory := drossel.NewMemory(nil)
-	tel := telemetry.New(&telemetry.Options{Memory: memory})
+	tel := telemetry.New(&telemetry.Options{Memory: memory, Fallback: fallback.New(memory, nil)})
 	tel.InForce(limiter(t, tel, counted, nil).Policy())
 	exported := map[string]string{}
 	for name, family := range scrape(t, tel) {

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/drossel-io/drossel"
+	"github.com/drossel-io/drossel/fallback"
 	"github.com/drossel-io/drossel/policy"
 )
 
@@ -23,9 +24,10 @@ type metrics struct {
 	storeSeconds prometheus.Histogram
 	storeErrors  *prometheus.CounterVec // kind
 	reload       *reload
+	told         bool // StoreFailed tells of the store's errors
 }
 
-func newMetrics(memory *drossel.Memory) *metrics {
+func newMetrics(memory *drossel.Memory, store *fallback.Store) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -47,13 +49,20 @@ func newMetrics(memory *drossel.Memory) *metrics {
 		}, []string{"kind"}),
 		reload: newReload(),
 	}
-	for _, kind := range []string{kindTimeout, kindCanceled, kindOther} {
+	kinds := []string{kindTimeout, kindCanceled, kindOther}
+	if m.told = store != nil; m.told {
+		kinds = StoreKinds()
+	}
+	for _, kind := range kinds {
 		m.storeErrors.WithLabelValues(kind)
 	}
 	m.registry.MustRegister(m.decisions, m.checks, m.storeSeconds, m.storeErrors, m.reload,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if memory != nil {
 		m.registry.MustRegister(memoryStats{memory})
+	}
+	if store != nil {
+		m.registry.MustRegister(fallbackStats{store})
 	}
 	return m
 }
@@ -194,6 +203,12 @@ const (
 	kindCanceled = "canceled" // the request was given up
 	kindOther    = "other"
 )
+
+func (m *metrics) settleFailed(err error) {
+	if !m.told {
+		m.storeFailed(err)
+	}
+}
 
 func (m *metrics) storeFailed(err error) {
 	kind := kindOther

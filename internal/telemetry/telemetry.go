@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/drossel-io/drossel"
+	"github.com/drossel-io/drossel/fallback"
 	"github.com/drossel-io/drossel/policy"
 )
 
@@ -21,6 +22,10 @@ type Options struct {
 
 	// Memory is the store whose size is shown; nil shows none.
 	Memory *drossel.Memory
+
+	// Fallback is the store whose state is shown; nil shows none. Who made it counts
+	// its errors with StoreFailed; those of settlements are not counted twice.
+	Fallback *fallback.Store
 }
 
 // A Telemetry is the metrics and the decision log of one process. It outlives the
@@ -45,7 +50,7 @@ func New(opts *Options) *Telemetry {
 	if o.LogPerSecond <= 0 {
 		o.LogPerSecond = 10
 	}
-	t := &Telemetry{metrics: newMetrics(o.Memory), log: newDecisionLog(o.Log, o.LogPerSecond), secret: make([]byte, 32)}
+	t := &Telemetry{metrics: newMetrics(o.Memory, o.Fallback), log: newDecisionLog(o.Log, o.LogPerSecond), secret: make([]byte, 32)}
 	rand.Read(t.secret) // never fails
 	return t
 }
@@ -197,7 +202,7 @@ func (w *watcher) find(checks []watchedCheck, l *policy.Limit) (*watchedLimit, [
 }
 
 func (w *watcher) settleFailed(d *policy.Decision, err error) {
-	w.metrics.storeFailed(err)
+	w.metrics.settleFailed(err)
 	if w.nextSettleFailed != nil {
 		w.nextSettleFailed(d, err)
 	}
