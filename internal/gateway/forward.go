@@ -27,7 +27,7 @@ func (e *exchange) rewrite(pr *httputil.ProxyRequest) {
 		pr.Out.Host = pr.In.Host
 	}
 	if pr.Out.Body != nil {
-		e.body = &requestBody{ReadCloser: pr.Out.Body, client: http.NewResponseController(e.writer)}
+		e.body = &requestBody{ReadCloser: pr.Out.Body, client: http.NewResponseController(e.writer), trailer: trailer{pr.In.Trailer, pr.Out.Trailer}}
 		e.body.free.Store(e.rpc == grpclimit.GRPC) // a stream of calls is silent for as long as it likes
 		pr.Out.Body = e.body
 	}
@@ -96,6 +96,10 @@ func (e *exchange) forward(pr *httputil.ProxyRequest) {
 	if !e.rules.trusts(peer, unix) {
 		for _, name := range e.rules.stripped {
 			delete(out, name)
+			delete(pr.Out.Trailer, name)
+		}
+		for _, name := range [...]string{fieldFor, fieldHost, fieldProto, fieldRealIP, fieldForwarded} {
+			delete(pr.Out.Trailer, name) // some servers take them for fields of the head
 		}
 		delete(out, fieldRealIP)
 		values := [...]string{address, in.Host, proto}

@@ -189,6 +189,11 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, r.Method, problemLength())
 		return
 	}
+	if malformed(r) {
+		closing(w)
+		writeProblem(w, r.Method, problemMalformed())
+		return
+	}
 	e := g.exchanges.Get().(*exchange) //nolint:errcheck,forcetypeassert // nothing else is stored
 	defer e.end()                      // the copying of a body ends with a panic if the client or the upstream is gone
 	e.rules = g.rules.Load()

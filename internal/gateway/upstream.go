@@ -148,9 +148,10 @@ func (e *exchange) fail(w http.ResponseWriter, r *http.Request, err error) {
 type requestBody struct {
 	io.ReadCloser
 
-	failed atomic.Bool
-	free   atomic.Bool // it may stall: the two sides talk
-	watch  *time.Timer // ends a read that takes too long
+	trailer trailer
+	failed  atomic.Bool
+	free    atomic.Bool // it may stall: the two sides talk
+	watch   *time.Timer // ends a read that takes too long
 
 	mu     sync.Mutex               // guards client
 	client *http.ResponseController // nil once the request is over: the connection is of others then
@@ -169,7 +170,10 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	if b.watch != nil {
 		b.watch.Stop()
 	}
-	if err != nil && err != io.EOF {
+	switch {
+	case err == io.EOF:
+		b.trailer.pass()
+	case err != nil:
 		b.failed.Store(true)
 	}
 	return n, err
@@ -246,6 +250,10 @@ func problemBody() problem {
 
 func problemUpgrade() problem {
 	return newProblem(http.StatusBadRequest, "BAD_REQUEST", "The field Upgrade names no protocol.")
+}
+
+func problemMalformed() problem {
+	return newProblem(http.StatusBadRequest, "BAD_REQUEST", "The target, the host or the length of the request is malformed.")
 }
 
 func problemLength() problem {
