@@ -21,13 +21,8 @@ func (m *Memory) Renew(_ context.Context, b *Batch) error { return m.renew(b, re
 func (m *Memory) RenewAt(b *Batch, now int64) error { return m.renew(b, near(now)) }
 
 func (m *Memory) settle(b *Batch, now int64) error {
-	if b.settled || !b.Allowed || b.Peek {
-		return nil
-	}
-	for i := range b.Checks {
-		if uint64(b.Checks[i].Final) > MaxQuota {
-			return ErrCost
-		}
+	if ok, err := b.Settling(); !ok {
+		return err
 	}
 	mark := uint64(0)
 	if (b.ID != ID{}) {
@@ -44,9 +39,8 @@ func (m *Memory) settle(b *Batch, now int64) error {
 		return nil
 	}
 	for i := range b.Checks {
-		// A charge of 0 is one too, that may be raised.
-		if c := &b.Checks[i]; c.Allowed && b.By < ByOpen && !c.mem.skip {
-			m.settleCheck(b, c, now)
+		if b.Settles(i) {
+			m.settleCheck(b, &b.Checks[i], now)
 		}
 	}
 	return nil
@@ -80,7 +74,6 @@ func (m *Memory) settleCheck(b *Batch, c *Check, now int64) {
 	budget, s := c.Budget, m.shard(c.mem.tag)
 	i, found := s.table.find(c.mem.tag)
 	switch {
-	case budget.capacity == 0:
 	case budget.limit.Algorithm == Concurrency:
 		if found {
 			h := s.holders(s.table.slots[i])

@@ -71,7 +71,7 @@ func (m *Memory) take(b *Batch, now int64) error {
 	if now == readClock {
 		now = m.clock.now()
 	}
-	b.Now, b.By, b.settled, b.Allowed = now, ByStore, false, true
+	b.Begin(now)
 	for i := range b.Checks {
 		m.ask(b, i)
 		b.Allowed = b.Allowed && (b.Checks[i].Allowed || b.Checks[i].Shadow)
@@ -90,8 +90,6 @@ func (m *Memory) take(b *Batch, now int64) error {
 func (m *Memory) ask(b *Batch, i int) {
 	c := &b.Checks[i]
 	budget, need := c.Budget, c.Cost+c.Reserve
-	c.Decision, c.Delay, c.Next, c.At = Decision{}, 0, 0, b.Now
-	c.mem.view, c.mem.repaired, c.mem.skip = algo.State{}, false, false
 	if budget.capacity == 0 {
 		c.Allowed = need == 0
 		if need > 0 {

@@ -96,6 +96,9 @@ func (t *TokenBucket) span(cost int64) (s Span, ok bool) {
 	return Span{us, num}, ok
 }
 
+// Lasts returns how long cost units last; ok is false if that does not fit.
+func (t *TokenBucket) Lasts(cost int64) (s Span, ok bool) { return t.span(cost) }
+
 func (t *TokenBucket) add(a, b Span) Span {
 	s := Span{a.Us + b.Us, a.Num + b.Num}
 	if s.Num >= t.n {

@@ -62,8 +62,7 @@ func start(t testing.TB, program string, config func(s *Server) []string) *Serve
 	if _, err := exec.LookPath(program); err != nil {
 		t.Fatalf("%v: run make servers", err)
 	}
-	// Not t.TempDir, whose path may be longer than that of a socket can be.
-	dir, err := os.MkdirTemp("", "drossel-redis-")
+	dir, err := os.MkdirTemp("", "drossel-redis-") //nolint:usetesting // the path of a socket has about a hundred bytes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +90,7 @@ func start(t testing.TB, program string, config func(s *Server) []string) *Serve
 // freePort returns a port that nobody listens on.
 func freePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +272,7 @@ func await(try func() error) error {
 // ping returns nil when the server at addr takes commands, with or without a
 // password.
 func ping(addr string) error {
-	conn, err := net.DialTimeout("tcp", addr, time.Second)
+	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(context.Background(), "tcp", addr)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,231 @@
+package redisstore
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A call is the part of a batch that one script has to do: keys and as many
+// arguments.
+type call struct {
+	script  *script
+	keys    []string
+	args    []string
+	answers int    // lines about it in the reply, after the one that says whether it was done
+	at      string // in tests the time of the call, instead of Redis'; "" otherwise
+
+	state atomic.Int32 // waiting, taken or given up
+	done  chan struct{}
+	lines []string // the reply's lines about this call, after the time
+	time  string   // the reply's time
+	err   error
+}
+
+// What becomes of a call.
+const (
+	callWaits int32 = iota
+	callTaken
+	callGivenUp
+)
+
+// A queue joins the calls of many goroutines into few scripts: while one is on its
+// way to Redis others gather, and go together. So Redis is asked the less often for
+// each decision the more there are, and a caller who gives up before its call has
+// left knows that nothing was done.
+type queue struct {
+	client  Client
+	timeout time.Duration // of one script
+	most    int           // calls that one script does
+	room    int           // calls that may wait
+
+	mu      sync.Mutex // guards waiting and closed
+	waiting []*call
+	closed  bool
+
+	wake  chan struct{}
+	lanes sync.WaitGroup
+}
+
+func newQueue(client Client, o *Options) *queue {
+	q := &queue{client: client, timeout: o.Timeout, most: 64, room: o.MaxWaiting, wake: make(chan struct{}, o.Connections)}
+	for range o.Connections {
+		q.lanes.Go(q.lane)
+	}
+	return q
+}
+
+// close ends the lanes when they have done what waits.
+func (q *queue) close() {
+	q.mu.Lock()
+	if !q.closed {
+		q.closed = true
+		close(q.wake)
+	}
+	q.mu.Unlock()
+	q.lanes.Wait()
+}
+
+// do puts c into the queue and waits until it is done or ctx ends. After an error c
+// belongs to nobody.
+func (q *queue) do(ctx context.Context, c *call) error {
+	if err := ctx.Err(); err != nil {
+		return gaveUp(err, true)
+	}
+	if err := q.put(c); err != nil {
+		return err
+	}
+	var patience <-chan time.Time
+	if _, ok := ctx.Deadline(); !ok {
+		t := time.NewTimer(2 * q.timeout)
+		defer t.Stop()
+		patience = t.C
+	}
+	var err error
+	select {
+	case <-c.done:
+		return c.err
+	case <-patience:
+		err = context.DeadlineExceeded
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	return gaveUp(err, c.state.CompareAndSwap(callWaits, callGivenUp))
+}
+
+func gaveUp(err error, notRun bool) error {
+	return &Error{Kind: Timeout, text: "Redis has not answered in time", notRun: notRun, cause: err}
+}
+
+func (q *queue) put(c *call) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.closed:
+		return ErrClosed
+	case len(q.waiting) >= q.room:
+		return &Error{Kind: Overload, text: "too many decisions wait for Redis already (Options.MaxWaiting)", notRun: true}
+	}
+	q.waiting = append(q.waiting, c)
+	select {
+	case q.wake <- struct{}{}:
+	default: // every lane is about to look
+	}
+	return nil
+}
+
+// lane sends what waits, a script at a time, until the queue is closed.
+func (q *queue) lane() {
+	var calls []*call
+	for range q.wake {
+		for {
+			if calls = q.next(calls[:0]); len(calls) == 0 {
+				break
+			}
+			q.send(calls)
+			clear(calls)
+		}
+	}
+	for calls = q.next(calls[:0]); len(calls) > 0; calls = q.next(calls[:0]) {
+		q.send(calls)
+	}
+}
+
+// next appends to calls the first that waits and those after it that can go with it.
+func (q *queue) next(calls []*call) []*call {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := 0
+	for ; n < len(q.waiting) && len(calls) < q.most; n++ {
+		c := q.waiting[n]
+		if len(calls) > 0 && (c.script != calls[0].script || c.at != calls[0].at) {
+			break
+		}
+		if c.state.CompareAndSwap(callWaits, callTaken) {
+			calls = append(calls, c)
+		}
+	}
+	rest := copy(q.waiting, q.waiting[n:])
+	clear(q.waiting[rest:])
+	q.waiting = q.waiting[:rest]
+	return calls
+}
+
+// send runs the script for all calls and hands each its part of the reply.
+func (q *queue) send(calls []*call) {
+	reply, err := q.run(calls)
+	lines := strings.Split(reply, "\n")
+	if err == nil && lines[0] == "" {
+		err = nonsense()
+	}
+	at := lines[0]
+	lines = lines[1:]
+	for _, c := range calls {
+		n := 0
+		if err == nil {
+			n, err = c.share(lines)
+		}
+		c.err = err
+		if err == nil {
+			c.time, c.lines, lines = at, lines[:n], lines[n:]
+		}
+		close(c.done)
+	}
+}
+
+// run sends one command. A script that Redis does not know has not run, so it is
+// sent once more with its text.
+func (q *queue) run(calls []*call) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), q.timeout)
+	defer cancel()
+	command := commandOf(calls)
+	reply, err := q.client.Do(ctx, command...)
+	if server, ok := err.(ServerError); ok && server.code() == "NOSCRIPT" { //nolint:errorlint // a Client returns it as it is
+		command[0], command[1] = "EVAL", calls[0].script.text
+		reply, err = q.client.Do(ctx, command...)
+	}
+	if err != nil {
+		return "", classify(err)
+	}
+	text, ok := reply.(string)
+	if !ok {
+		return "", nonsense()
+	}
+	return text, nil
+}
+
+func commandOf(calls []*call) []string {
+	n := 0
+	for _, c := range calls {
+		n += len(c.keys)
+	}
+	command := make([]string, 3, 4+2*n)
+	command[0], command[1], command[2] = "EVALSHA", calls[0].script.sha, strconv.Itoa(n)
+	for _, c := range calls {
+		command = append(command, c.keys...)
+	}
+	for _, c := range calls {
+		command = append(command, c.args...)
+	}
+	if at := calls[0].at; at != "" {
+		command = append(command, at)
+	}
+	return command
+}
+
+// share returns how many of the lines are about c.
+func (c *call) share(lines []string) (int, error) {
+	n := 1
+	if len(lines) > 0 && (lines[0] == "1" || lines[0] == "0") {
+		n += c.answers
+	}
+	if n > len(lines) {
+		return 0, nonsense()
+	}
+	return n, nil
+}
+
+func nonsense() *Error { return &Error{Kind: Reply, text: "Redis' answer makes no sense"} }

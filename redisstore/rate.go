@@ -1,0 +1,153 @@
+package redisstore
+
+import (
+	"encoding/binary"
+	"math"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"weak"
+
+	"github.com/drossel-io/drossel"
+	"github.com/drossel-io/drossel/internal/algo"
+)
+
+// A rate is a budget as the scripts and the reports need it.
+type rate struct {
+	limit  drossel.Limit
+	state  string // what its state belongs to
+	period int64
+	full   int64 // the capacity
+	bucket algo.TokenBucket
+
+	one   atomic.Pointer[packed] // the numbers of a check of one unit
+	edges atomic.Pointer[edges]
+}
+
+// packed is the numbers of a check as a script reads them, and what they depend on
+// beside the rate.
+type packed struct {
+	wide algo.Span
+	text string
+}
+
+// edges are the limits of the calendar windows around a time: the one before, its
+// own and the next, and the end of that after the next.
+type edges [5]int64
+
+// rates finds the rate of a budget, as long as the budget lives.
+type rates struct{ known sync.Map } // of weak.Pointer[drossel.Budget]
+
+func (r *rates) of(b *drossel.Budget) *rate {
+	p := weak.Make(b)
+	if v, ok := r.known.Load(p); ok {
+		known, _ := v.(*rate)
+		return known
+	}
+	fresh := newRate(b)
+	v, known := r.known.LoadOrStore(p, fresh)
+	if !known {
+		runtime.AddCleanup(b, func(p weak.Pointer[drossel.Budget]) { r.known.Delete(p) }, p)
+	}
+	fresh, _ = v.(*rate)
+	return fresh
+}
+
+func newRate(b *drossel.Budget) *rate {
+	l := b.Limit()
+	r := &rate{limit: l, state: b.StateID(), period: l.Period.Microseconds(), full: b.Capacity()}
+	if l.Algorithm == drossel.TokenBucket && r.full > 0 {
+		burst := l.Burst
+		if burst == 0 {
+			burst = l.Quota
+		}
+		r.bucket = algo.NewTokenBucket(l.Quota, r.period, burst, l.MaxWait.Microseconds())
+	}
+	return r
+}
+
+// kind is the rate's letter in the scripts.
+func (r *rate) kind() byte {
+	switch r.limit.Algorithm {
+	case drossel.FixedWindow:
+		if r.limit.Anchor == drossel.AnchorFirst {
+			return 'g'
+		}
+		return 'f'
+	case drossel.Calendar:
+		return 'c'
+	case drossel.SlidingCounter:
+		return 's'
+	case drossel.SlidingLog:
+		return 'l'
+	case drossel.Concurrency:
+		return 'n'
+	default:
+		return 'b'
+	}
+}
+
+// numbers appends what a script needs to decide c, whose budget's rate r is. now is
+// the caller's time, for calendars.
+func (r *rate) numbers(buf []byte, c *drossel.Check, id drossel.ID, now int64) []byte {
+	if r.limit.Algorithm == drossel.TokenBucket {
+		return r.bucketNumbers(buf, c)
+	}
+	buf = appendNumbers(buf, c.Cost, c.Cost+c.Reserve, r.limit.Quota)
+	switch r.limit.Algorithm {
+	case drossel.Calendar:
+		return appendNumbers(buf, r.windows(c.Budget, now)...)
+	case drossel.FixedWindow:
+		return appendNumbers(buf, r.period, 0, 0, 0, 0)
+	case drossel.Concurrency:
+		return append(appendNumbers(buf, r.period), id[:]...)
+	default:
+		return appendNumbers(buf, r.period)
+	}
+}
+
+func (r *rate) bucketNumbers(buf []byte, c *drossel.Check) []byte {
+	us, num := c.Budget.WidestDebt()
+	wide := algo.Span{Us: us, Num: num}
+	simple := c.Cost == 1 && c.Reserve == 0
+	if p := r.one.Load(); simple && p != nil && p.wide == wide {
+		return append(buf, p.text...)
+	}
+	from := len(buf)
+	cost, _ := r.bucket.Lasts(c.Cost)
+	need, _ := r.bucket.Lasts(c.Cost + c.Reserve)
+	buf = binary.LittleEndian.AppendUint32(buf, uint32(r.bucket.Den()))
+	for _, span := range []algo.Span{cost, need, r.bucket.Full(), wide} {
+		buf = appendSpan(buf, span)
+	}
+	if simple {
+		r.one.Store(&packed{wide, string(buf[from:])})
+	}
+	return buf
+}
+
+// windows returns the edges around now.
+func (r *rate) windows(b *drossel.Budget, now int64) []int64 {
+	e := r.edges.Load()
+	if e == nil || now < e[1] || now >= e[2] {
+		start, end, next := b.Window(now)
+		before, _, _ := b.Window(start - 1)
+		_, _, afterNext := b.Window(end)
+		e = &edges{before, start, end, next, afterNext}
+		r.edges.Store(e)
+	}
+	return e[:]
+}
+
+// appendNumbers appends numbers as doubles, which hold them exactly: a number in a
+// script is one. All are times, durations and units below 2^53.
+func appendNumbers(buf []byte, numbers ...int64) []byte {
+	for _, n := range numbers {
+		buf = binary.LittleEndian.AppendUint64(buf, math.Float64bits(float64(n)))
+	}
+	return buf
+}
+
+func appendSpan(buf []byte, s algo.Span) []byte {
+	return binary.LittleEndian.AppendUint32(appendNumbers(buf, s.Us), uint32(s.Num))
+}
