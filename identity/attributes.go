@@ -78,6 +78,23 @@ func (r Ref) PathParam() string {
 	return r.a.source.field
 }
 
+// Normal returns what a value that people have written is as [Value.Text], so that
+// both can be compared: folded where the attribute is, a method in upper case, a host
+// without port. It is "" if no request has the value.
+func (r Ref) Normal(text string) string {
+	if r.a == nil {
+		return ""
+	}
+	switch r.a.source.kind {
+	case kindMethod:
+		text = methodName(text)
+	case kindHost:
+		text = (&Request{Host: text}).Hostname()
+	default:
+	}
+	return r.a.value(text, false).Text
+}
+
 // Attributes is a compiled set of attributes, immutable and safe for concurrent
 // use.
 type Attributes struct {

@@ -50,6 +50,16 @@ type Client struct {
 	untold bool // the surface told no peer, not even a unix socket
 }
 
+// In reports whether the address is in a set. One that a NAT64 gateway has made of an
+// IPv4 address is in the sets of both, since it is counted as that one.
+func (c *Client) In(set CIDRs) bool {
+	if set.Contains(c.Addr) {
+		return true
+	}
+	translated, ok := fromNAT64(c.Addr)
+	return ok && set.Contains(translated)
+}
+
 // Via says how a client's address was found. ViaFallback is worth counting: it
 // is a proxy that is not configured, or somebody who tries.
 type Via uint8

@@ -93,13 +93,11 @@ func newDecision(checks int) *Decision {
 	}
 }
 
-// drop leaves out the checks that out says.
-func (d *Decision) drop(out func(i int) bool) {
-	limits := make([]*Limit, 0, len(d.Limits))
+// drop leaves out the checks of a mask; limits are those that remain.
+func (d *Decision) drop(out uint32, limits []*Limit) {
 	checks := d.Batch.Checks[:0]
 	for i := range d.Batch.Checks {
-		if !out(i) {
-			limits = append(limits, d.Limits[i])
+		if out&(1<<i) == 0 {
 			checks = append(checks, d.Batch.Checks[i])
 		}
 	}
@@ -111,7 +109,13 @@ func (d *Decision) drop(out func(i int) bool) {
 func (d *Decision) denyAll() {
 	d.unasked = true
 	d.Batch.Now = time.Now().UnixMicro()
-	d.drop(func(i int) bool { return !deniesAlways(&d.Batch.Checks[i]) })
+	out := uint32(0)
+	for i := range d.Batch.Checks {
+		if !deniesAlways(&d.Batch.Checks[i]) {
+			out |= 1 << i
+		}
+	}
+	d.drop(out, without(d.Limits, out))
 	for i := range d.Batch.Checks {
 		d.Batch.Checks[i].Decision = drossel.Decision{RetryAfter: drossel.Never}
 	}
@@ -156,9 +160,12 @@ func (d *Decision) conclude() {
 		return
 	}
 	d.RetryAfter = d.Batch.Checks[i].RetryAfter
-	l := d.Limits[i]
+	l, budget := d.Limits[i], d.Batch.Checks[i].Budget
+	if budget.Capacity() == 0 {
+		budget = l.Budget // one that denies all has no algorithm of its own
+	}
 	d.Status = l.Status
-	switch algorithm := l.Budget.Limit().Algorithm; {
+	switch algorithm := budget.Limit().Algorithm; {
 	case d.Batch.By == drossel.ByClosed:
 		d.Status, d.Code = 503, CodeUnavailable
 	case l.Status == 503:
@@ -235,7 +242,7 @@ func (d *Decision) Done(ctx context.Context, o Outcome) {
 			settles = settles || c.Cost > 0
 		case d.costs(i, o.Costs):
 			settles = settles || c.Final != c.Cost
-		case l.Budget.Limit().Algorithm == drossel.Concurrency:
+		case c.Budget.Limit().Algorithm == drossel.Concurrency:
 			settles = true
 		}
 	}
@@ -252,7 +259,7 @@ func (d *Decision) Done(ctx context.Context, o Outcome) {
 // renew, and how often: a third of the time after which a silent holder loses it.
 func (d *Decision) InFlight() (every time.Duration, held bool) {
 	for i := range d.Batch.Checks {
-		l := d.Limits[i].Budget.Limit()
+		l := d.Batch.Checks[i].Budget.Limit()
 		if l.Algorithm != drossel.Concurrency || !d.Batch.Charged(i) {
 			continue
 		}

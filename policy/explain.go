@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,6 +42,8 @@ type ExplainedCheck struct {
 	Key     string // as ShowKey shows it; "-" if all share the bucket or the key is missing
 	Cost    int64
 	From    string // "all routes", "class" or "route": what names the limit
+	Rate    *Rate  // what the request has instead of the limit's own rate; nil if it has that
+	RateFor string // why it has it, such as "plan pro"; "" if it has the limit's own
 	Index   int    // in Decision.Batch.Checks; -1 if the limit took no part
 	Skipped string // why it took no part; "" if it did
 }
@@ -59,7 +62,7 @@ func (l *Limiter) Explain(ctx context.Context, req *identity.Request) *Explanati
 	x.Less = l.policy.lessSpecific(p.route, x)
 	x.Identity = l.explainIdentity(req, p)
 	for _, c := range p.checks {
-		x.Checks = append(x.Checks, l.explainCheck(x.Decision, c))
+		x.Checks = append(x.Checks, l.explainCheck(x.Decision, c, req))
 	}
 	if p.route != nil {
 		x.Path = l.showPath(&p.route.pattern, path)
@@ -103,9 +106,14 @@ func (l *Limiter) readablePath(name string) bool {
 	})
 }
 
-func (l *Limiter) explainCheck(d *Decision, c RouteCheck) ExplainedCheck {
+func (l *Limiter) explainCheck(d *Decision, c RouteCheck, req *identity.Request) ExplainedCheck {
 	e := ExplainedCheck{Limit: c.Limit, Cost: c.Cost, From: c.From, Key: "-"}
 	e.Index = slices.Index(d.Limits, c.Limit)
+	if c.Limit.CandidateOf == "" {
+		if e.Rate = c.Limit.rate(d.plan, req); e.Rate != nil {
+			e.RateFor = l.rateFor(e.Rate)
+		}
+	}
 	switch {
 	case e.Index >= 0:
 		if key := d.Batch.Checks[e.Index].Key; key != "" {
@@ -115,10 +123,25 @@ func (l *Limiter) explainCheck(d *Decision, c RouteCheck) ExplainedCheck {
 		e.Skipped = "the store could not tell"
 	case d.unasked:
 		e.Skipped = "the request is denied whatever this limit says"
+	case e.Rate != nil && e.Rate.unlimited:
+		e.Skipped = "unlimited for " + e.RateFor
+	case c.Limit.CandidateOf != "" && slices.ContainsFunc(d.Limits, func(o *Limit) bool { return o.Name == c.Limit.CandidateOf }):
+		e.Skipped = "the request has another rate than the one that it would replace"
+	case c.Limit.CandidateOf != "":
+		e.Skipped = "limit " + c.Limit.CandidateOf + " does not apply"
 	default:
 		e.Skipped = "the request has no " + c.Limit.By
 	}
 	return e
+}
+
+// rateFor is Rate.For for operators. A file is not shown to all who see decisions, so
+// they learn the line and not the value.
+func (l *Limiter) rateFor(r *Rate) string {
+	if r.by == nil || r.by.File == "" || l.readable(r.by.Attribute) {
+		return r.For()
+	}
+	return fmt.Sprintf("%s in %s:%d", r.by.Attribute, r.by.File, r.Line)
 }
 
 // explainIdentity shows the address and every attribute that a key of the route
@@ -128,18 +151,20 @@ func (l *Limiter) explainIdentity(req *identity.Request, p *plan) []Explained {
 	list := []Explained{{
 		Name: "ip", Value: ip, Missing: ip == "", Verified: ip != "", From: l.policy.Identity.Explain(req),
 	}}
-	for _, k := range p.keys {
-		k.key.attributes(func(a keyAttribute) {
-			if slices.ContainsFunc(list, func(e Explained) bool { return e.Name == a.name }) {
-				return
-			}
-			text, verified := p.value(req, &a)
-			e := Explained{Name: a.name, Missing: text == "", Verified: verified, From: a.source()}
-			if !e.Missing {
-				e.Value = l.showValue(a.name, text)
-			}
-			list = append(list, e)
-		})
+	see := func(a keyAttribute) {
+		if slices.ContainsFunc(list, func(e Explained) bool { return e.Name == a.name }) {
+			return
+		}
+		text, verified := p.value(req, &a)
+		e := Explained{Name: a.name, Missing: text == "", Verified: verified, From: a.source()}
+		if !e.Missing {
+			e.Value = l.showValue(a.name, text)
+		}
+		list = append(list, e)
+	}
+	for i, k := range p.keys {
+		k.key.attributes(see)
+		p.limits[i].rateAttributes(see)
 	}
 	return list
 }

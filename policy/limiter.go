@@ -155,8 +155,8 @@ func (p *Policy) both(a, b *plan) *plan {
 	if a.route != nil {
 		r = *a.route
 	}
-	r.Checks = slices.Clone(a.checks)
-	for _, c := range b.checks {
+	r.Checks = slices.DeleteFunc(slices.Clone(a.checks), isCandidate) // the new plan has them again
+	for _, c := range slices.DeleteFunc(slices.Clone(b.checks), isCandidate) {
 		has := slices.ContainsFunc(r.Checks, func(o RouteCheck) bool { return o.Limit.Name == c.Limit.Name })
 		if !has && len(r.Checks) < drossel.MaxChecks {
 			r.Checks = append(r.Checks, c)
@@ -169,6 +169,8 @@ func (p *Policy) both(a, b *plan) *plan {
 	}
 	return joined
 }
+
+func isCandidate(c RouteCheck) bool { return c.Limit.CandidateOf != "" }
 
 // isPreflight reports whether req is a CORS preflight. Other OPTIONS requests are
 // ordinary ones, or OPTIONS would be a way around every limit.
@@ -244,13 +246,16 @@ func (l *Limiter) fill(d *Decision, req *identity.Request) (denies bool) {
 	p := d.plan
 	copy(d.Batch.Checks, p.template)
 	var extents [drossel.MaxChecks]extent
-	var found, skip [drossel.MaxChecks]bool
-	skipped := 0
+	var found [drossel.MaxChecks]bool
+	var skip uint32 // a bit for each check that does not apply
+	if p.rated {
+		skip = d.chooseRates(req)
+	}
 	buf := d.room[:0]
 	denies = p.denies
 	for i := range p.keys {
 		k := &p.keys[i]
-		if k.key == nil {
+		if k.key == nil || skip&(1<<i) != 0 {
 			continue
 		}
 		if k.same >= 0 && found[k.same] {
@@ -264,12 +269,10 @@ func (l *Limiter) fill(d *Decision, req *identity.Request) (denies bool) {
 		buf, extents[i], instead = l.missing(p, buf, req, p.limits[i])
 		switch instead {
 		case MissingSkip:
-			skip[i] = true
-			skipped++
+			skip |= 1 << i
 		case MissingDeny:
-			c := &d.Batch.Checks[i]
-			c.Budget = p.limits[i].denied
-			denies = denies || !c.Shadow && c.Cost > 0
+			d.Batch.Checks[i].Budget = p.limits[i].denied
+			denies = denies || deniesAlways(&d.Batch.Checks[i])
 		default:
 		}
 	}
@@ -284,10 +287,39 @@ func (l *Limiter) fill(d *Decision, req *identity.Request) (denies bool) {
 			}
 		}
 	}
-	if skipped > 0 {
-		d.drop(func(i int) bool { return skip[i] })
+	if skip != 0 {
+		d.drop(skip, p.without(skip))
+	}
+	if p.rated {
+		denies = denies || slices.ContainsFunc(d.Batch.Checks, func(c drossel.Check) bool { return deniesAlways(&c) })
 	}
 	return denies
+}
+
+// chooseRates gives each check the rate of its limit that the request has, and
+// returns the mask of those that have none to ask: the limit is unlimited for the
+// request, or a candidate of a rate that it does not have.
+func (d *Decision) chooseRates(req *identity.Request) (skip uint32) {
+	p := d.plan
+	var others [drossel.MaxChecks]bool
+	for i, l := range p.limits {
+		if of := p.keys[i].of; of >= 0 {
+			if others[of] {
+				skip |= 1 << i
+			}
+			continue
+		}
+		switch r := l.rate(p, req); {
+		case r == nil:
+		case r.unlimited:
+			others[i] = true
+			skip |= 1 << i
+		default:
+			others[i] = true
+			d.Batch.Checks[i].Budget = r.Budget
+		}
+	}
+	return skip
 }
 
 // missing says what becomes of a limit whose key the request does not have. If the

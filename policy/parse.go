@@ -26,6 +26,7 @@ func ParseWith(name string, src []byte, opts *ParseOptions) (*Policy, Problems) 
 		policy:        &Policy{Name: name, Store: defaultStore()},
 		sum:           sha256.New(),
 		badAttributes: map[string]bool{},
+		hiddenValues:  map[string]bool{},
 		limits:        map[string]*Limit{},
 		badLimits:     map[string]bool{},
 		classes:       map[string]*classDecl{},
@@ -52,8 +53,8 @@ func ParseWith(name string, src []byte, opts *ParseOptions) (*Policy, Problems) 
 
 func (r *reader) readFile(root *node) {
 	f := r.fields(root, "a policy",
-		[]string{"version", "store", "gateway", "decisions", "metrics", "identity", "limits", "all_routes", "classes", "routes", "on_store_failure", "mode", "response", "paths"},
-		[]string{"envoy", "admin", "lookups", "shadow_until", "include"})
+		[]string{"version", "store", "gateway", "decisions", "metrics", "identity", "limits", "all_routes", "classes", "routes", "on_store_failure", "mode", "shadow_until", "response", "paths"},
+		[]string{"envoy", "admin", "lookups", "include"})
 	if f == nil {
 		return
 	}
@@ -117,6 +118,10 @@ func (r *reader) readTop(f fields) {
 	}
 	if e, ok := f["mode"]; ok {
 		p.Shadow, _ = r.shadow(e.Value)
+	}
+	if e, ok := f["shadow_until"]; ok {
+		r.shadowAt = e.Key
+		p.ShadowUntil = r.readShadowUntil(f, "")
 	}
 }
 
@@ -277,6 +282,7 @@ func (r *reader) readAttribute(e entry, a *identity.Attribute, d *attributeDecl)
 		}
 		if e, ok := d.fields["values"]; ok {
 			a.Values = []string{}
+			r.hiddenValues[a.Name] = r.holdsVariables(e.Value)
 			for _, item := range r.list(e.Value, what+": values") {
 				if text, ok := r.text(item, what+": values"); ok {
 					a.Values = append(a.Values, text)
@@ -350,10 +356,14 @@ func identityHint(e *identity.Error) string {
 func quote(s string) string { return strconv.Quote(clip(s)) }
 
 // budget makes a limit's budget.
-func (r *reader) budget(at *node, name string, l drossel.Limit) *drossel.Budget {
-	b, err := drossel.NewBudget(name, l)
+func (r *reader) budget(at *node, l *Limit, rate drossel.Limit) *drossel.Budget {
+	was := l.Was
+	if was == "" {
+		was = l.Name
+	}
+	b, err := drossel.NewRenamedBudget(l.Name, was, rate)
 	if err != nil {
-		r.limitError(at, name, err)
+		r.limitError(at, l.Name, err)
 	}
 	return b
 }

@@ -35,6 +35,10 @@ func (r *reader) addLimit(at, value *node, name string, inline bool) *Limit {
 	}
 	l.Keyless = l.by == nil
 	l.denied, _ = drossel.NewBudget(name, drossel.Limit{}) // the name was good for Budget
+	if c := l.Candidate; c != nil {
+		c.CandidateOf, c.Inline, c.Shadow, c.Status, c.Line, c.Column = name, inline, true, l.Status, l.Line, l.Column
+		c.By, c.Keyless, c.OnMissing, c.ChargeOn, c.by, c.denied = l.By, l.Keyless, l.OnMissing, l.ChargeOn, l.by, l.denied
+	}
 	r.limits[name] = l
 	r.policy.Limits = append(r.policy.Limits, l)
 	return l
@@ -49,23 +53,115 @@ func (r *reader) readLimit(n *node, l *Limit) {
 		return
 	}
 	f := r.fields(n, what,
-		[]string{"rate", "by", "on_missing", "status", "mode", "charge_on"},
-		[]string{"rates", "overrides", "candidate", "was", "shadow_until", "max_share", "lease", "penalty", "retries"})
+		[]string{"rate", "rates", "overrides", "candidate", "by", "on_missing", "status", "mode", "shadow_until", "charge_on", "was"},
+		[]string{"max_share", "lease", "penalty", "retries"})
+	if e, ok := f["was"]; ok {
+		r.readWas(e.Value, l, what)
+	}
 	rate, ok := f["rate"]
 	switch {
-	case !ok && !f.has("rates"):
-		r.errorf(n, "add rate: 100/m", "%s has no rate", what)
 	case ok:
 		if text, ok := r.text(rate.Value, what+": rate"); ok {
 			r.readRate(rate.Value, l, text)
 		}
+	case f.has("rates") || f.has("overrides"):
+		r.errorf(n, "add rate: the rate of the requests that nothing else fits", "%s has no rate", what)
+	default:
+		r.errorf(n, "add rate: 100/m", "%s has no rate", what)
 	}
 	if e, ok := f["by"]; ok {
 		if text, ok := r.text(e.Value, what+": by"); ok {
 			r.readKey(e.Value, l, text, text)
 		}
 	}
+	r.readRates(f, l, what)
 	r.readLimitOptions(f, l, what)
+	if e, ok := f["candidate"]; ok {
+		r.readCandidate(e.Value, l, what)
+	}
+}
+
+// readWas reads the name that a limit had before.
+func (r *reader) readWas(n *node, l *Limit, what string) {
+	text, ok := r.text(n, what+": was")
+	switch {
+	case !ok:
+	case !validName(text):
+		r.errorf(n, "1 to 64 letters, digits, _ . - and neither unlimited nor deny", "%s: was: %q is not a name for a limit", what, clip(text))
+	case text == l.Name:
+		r.errorf(n, "leave was out", "%s: was: this is its name still", what)
+	default:
+		l.Was = text
+	}
+}
+
+// readCandidate reads {rate: 3/s}: a second rate that is counted beside the limit's
+// own.
+func (r *reader) readCandidate(n *node, l *Limit, what string) {
+	f := r.fields(n, what+": candidate", []string{"rate"}, nil)
+	e, ok := f["rate"]
+	if !ok {
+		if f != nil {
+			r.errorf(n, "add rate: 50/s", "%s: candidate has no rate", what)
+		}
+		return
+	}
+	text, ok := r.text(e.Value, what+": candidate")
+	if !ok || l.Budget == nil {
+		return
+	}
+	rate, err := l.Budget.Limit().ParseRate(text)
+	if err != nil {
+		r.rateError(e.Value, what+": candidate", err)
+		return
+	}
+	c := &Limit{Name: candidateName(l.Name)}
+	if l.Was != "" {
+		c.Was = candidateName(l.Was)
+	}
+	c.Budget = r.budget(e.Value, c, rate)
+	l.Candidate = c
+}
+
+// candidateName is what the state of a limit's candidate belongs to.
+func candidateName(limit string) string {
+	const suffix = ".candidate"
+	if len(limit)+len(suffix) > 64 {
+		limit = limit[:40] + "-" + shortHash(limit)
+	}
+	return limit + suffix
+}
+
+// checkStates reports limits that would share their state by their names.
+func (r *reader) checkStates() {
+	owners := map[string]*Limit{}
+	own := func(at, l *Limit) {
+		owner := l.Was
+		if owner == "" {
+			owner = l.Name
+		}
+		if other := owners[owner]; other != nil {
+			hint := "was is for a name that no limit has any more"
+			if l.CandidateOf != "" || other.CandidateOf != "" {
+				hint = "give one of them another name"
+			}
+			r.errorf(&node{Line: at.Line, Column: at.Column}, hint, "limit %q would count on the state of limit %q, which is called %q", l.Name, other.Name, owner)
+			return
+		}
+		owners[owner] = l
+	}
+	for _, was := range []bool{false, true} { // who has the name comes first
+		for _, l := range r.policy.Limits {
+			if (l.Was != "") == was {
+				own(l, l)
+			}
+		}
+	}
+	for _, l := range r.policy.Limits {
+		if l.Candidate != nil {
+			own(l, l.Candidate)
+		}
+	}
 }
 
 func (r *reader) readLimitOptions(f fields, l *Limit, what string) {
@@ -84,6 +180,7 @@ func (r *reader) readLimitOptions(f fields, l *Limit, what string) {
 	if e, ok := f["mode"]; ok {
 		l.Shadow, _ = r.shadow(e.Value)
 	}
+	l.ShadowUntil = r.readShadowUntil(f, what)
 	if e, ok := f["charge_on"]; ok {
 		r.readChargeOn(e, l, what)
 	}
@@ -101,7 +198,7 @@ func (r *reader) readChargeOn(e entry, l *Limit, what string) {
 	switch {
 	case e.Value.Kind == yamltree.List && len(e.Value.Items) == 0:
 		r.errorf(e.Value, "list statuses such as [401, 403], or leave charge_on out", "%s: charge_on is empty: nothing would ever be charged", what)
-	case l.Budget != nil && l.Budget.Limit().Algorithm == drossel.Concurrency:
+	case l.Budget != nil && l.algorithm() == drossel.Concurrency:
 		r.errorf(e.Key, "leave charge_on out", "%s: a place in flight is given back whatever the outcome", what)
 	}
 }
@@ -135,7 +232,7 @@ func (r *reader) readRate(n *node, l *Limit, text string) {
 		r.limitError(n, l.Name, err)
 		return
 	}
-	l.Budget = r.budget(n, l.Name, limit)
+	l.Budget = r.budget(n, l, limit)
 }
 
 // readKey reads a limit's key. rate is what stands before it, for a hint.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/drossel-io/drossel"
 	"github.com/drossel-io/drossel/internal/nearest"
@@ -24,6 +25,7 @@ type setting struct {
 	onFailure *drossel.FailureMode
 	shadow    *bool
 	cost      costs
+	until     time.Time // shadow_until
 }
 
 // costs are what a class or a route says about costs.
@@ -64,13 +66,14 @@ func (r *reader) readClasses(n *node) {
 		if e.Value.Kind == yamltree.List {
 			r.errorf(e.Value, limitsHint(e.Value), "%s must be a map, not a list", what)
 		} else {
-			f = r.fields(e.Value, what, []string{"limits", "on_store_failure", "cost", "mode"}, []string{"retries", "priority", "shadow_until"})
+			f = r.fields(e.Value, what, []string{"limits", "on_store_failure", "cost", "mode", "shadow_until"}, []string{"retries", "priority"})
 		}
 		c := &classDecl{Class: &Class{Name: name, Line: e.Key.Line, Column: e.Key.Column}, at: e.Key}
 		if l, ok := f["limits"]; ok {
 			c.Limits = r.readLimitList(l.Value, what, name)
 		}
-		c.setting = r.readSetting(f)
+		c.setting = r.readSetting(f, what)
+		c.ShadowUntil = c.until
 		for _, l := range c.Limits {
 			if !slices.Contains(r.policy.AllRoutes, l) {
 				l.UsedBy = append(l.UsedBy, name)
@@ -93,7 +96,8 @@ func (s *setting) apply(onFailure *drossel.FailureMode, shadow *bool) {
 	}
 }
 
-func (r *reader) readSetting(f fields) (s setting) {
+func (r *reader) readSetting(f fields, what string) (s setting) {
+	s.until = r.readShadowUntil(f, what)
 	if e, ok := f["on_store_failure"]; ok {
 		if m, ok := r.failureMode(e.Value); ok {
 			s.onFailure = &m
@@ -187,7 +191,7 @@ func (r *reader) readRoute(e entry, route *Route) {
 	case yamltree.Null, yamltree.List:
 		r.errorf(e.Value, limitsHint(e.Value), "%s must be a class, unlimited, deny or a map, not %v", what, e.Value.Kind)
 	case yamltree.Map:
-		f := r.fields(e.Value, what, []string{"class", "limits", "cost", "on_store_failure", "mode"}, []string{"retries", "priority", "shadow_until", "upstream", "timeout"})
+		f := r.fields(e.Value, what, []string{"class", "limits", "cost", "on_store_failure", "mode", "shadow_until"}, []string{"retries", "priority", "upstream", "timeout"})
 		if c, ok := f["class"]; ok {
 			if text, ok := r.text(c.Value, what+": class"); ok {
 				class = r.class(c.Value, what, text)
@@ -196,7 +200,7 @@ func (r *reader) readRoute(e entry, route *Route) {
 		if l, ok := f["limits"]; ok {
 			own = r.readLimitList(l.Value, what, inlineOwner(route.Pattern))
 		}
-		s = r.readSetting(f)
+		s = r.readSetting(f, what)
 	case yamltree.Text:
 		class = r.readRouteWord(e.Value, what, route)
 	}
@@ -262,7 +266,7 @@ func (r *reader) class(at *node, what, name string) *classDecl {
 // compileRoute puts a route's checks together: those of all routes, of its class
 // and its own, each limit once.
 func (r *reader) compileRoute(at *node, route *Route, class *classDecl, own []*Limit, s setting) {
-	route.OnFailure, route.Shadow = r.policy.OnFailure, r.policy.Shadow
+	route.OnFailure, route.Shadow, route.ShadowUntil = r.policy.OnFailure, r.policy.Shadow, s.until
 	var fromClass []*Limit
 	var layers []costs
 	if class != nil {
@@ -296,8 +300,17 @@ func (r *reader) compileRoute(at *node, route *Route, class *classDecl, own []*L
 			route.Checks = append(route.Checks, c)
 		}
 	}
-	if len(route.Checks) > drossel.MaxChecks {
-		r.errorf(at, "leave some of them out", "%s has %d limits, more than %d", what, len(route.Checks), drossel.MaxChecks)
+	candidates := 0
+	for _, c := range route.Checks {
+		if c.Limit.Candidate != nil {
+			candidates++
+		}
+	}
+	switch n := len(route.Checks); {
+	case n > drossel.MaxChecks:
+		r.errorf(at, "leave some of them out", "%s has %d limits, more than %d", what, n, drossel.MaxChecks)
+	case n+candidates > drossel.MaxChecks:
+		r.errorf(at, "leave some of them out", "%s has %d limits and %d candidates, more than %d", what, n, candidates, drossel.MaxChecks)
 	}
 	r.checkCosts(what, s.cost, limitsOf(route.Checks))
 }
@@ -325,22 +338,36 @@ func limitsOf(checks []RouteCheck) []*Limit {
 func (r *reader) cost(at *node, l *Limit, layers []costs) int64 {
 	value := int64(1)
 	for _, layer := range layers {
-		if layer.all != nil && l.Budget.Limit().Algorithm != drossel.Concurrency {
+		if layer.all != nil && l.algorithm() != drossel.Concurrency {
 			value, at = layer.all.value, layer.all.at
 		}
 		if c, ok := layer.byLimit[l.Name]; ok {
 			value, at = c.value, c.at
 		}
 	}
-	most := l.Budget.Capacity()
-	if value <= most || most == 0 {
-		return value
+	r.checkCapacity(at, l, value)
+	return value
+}
+
+// checkCapacity reports a cost that one of the limit's rates can never allow.
+func (r *reader) checkCapacity(at *node, l *Limit, cost int64) {
+	r.checkRateCapacity(at, l, l.Budget, "", cost)
+	for _, rate := range l.others {
+		r.checkRateCapacity(at, l, rate.Budget, " of "+rate.For(), cost)
 	}
-	if r.overCost(at, l.Name) {
-		return value
+	if l.Candidate != nil {
+		r.checkRateCapacity(at, l, l.Candidate.Budget, " of its candidate", cost)
 	}
-	word, least := "quota "+strconv.FormatInt(most, 10), value
-	if n := l.Budget.Limit(); n.Algorithm == drossel.TokenBucket {
+}
+
+// checkRateCapacity is checkCapacity of one rate; of says which.
+func (r *reader) checkRateCapacity(at *node, l *Limit, b *drossel.Budget, of string, cost int64) {
+	most := b.Capacity()
+	if cost <= most || most == 0 || r.overCost(at, l.Name) {
+		return
+	}
+	word, least := "quota "+strconv.FormatInt(most, 10), cost
+	if n := b.Limit(); n.Algorithm == drossel.TokenBucket {
 		word = "burst " + strconv.FormatInt(burst(n), 10)
 		if held := most - burst(n); held > 0 {
 			word += fmt.Sprintf(" and the %d that its wait holds", held)
@@ -349,8 +376,7 @@ func (r *reader) cost(at *node, l *Limit, layers []costs) int64 {
 	}
 	name, _, _ := strings.Cut(word, " ")
 	r.errorf(at, fmt.Sprintf("raise %s to at least %d, or lower cost", name, least),
-		"limit %q: cost %d is more than %s, so it can never be allowed", l.Name, value, word)
-	return value
+		"limit %q: cost %d is more than %s%s, so it can never be allowed", l.Name, cost, word, of)
 }
 
 // overCost reports whether the same cost was reported already, for another route
@@ -410,6 +436,8 @@ func (r *reader) finish() {
 	before := r.problems.Errors()
 	r.compileRoute(nil, p.Unmatched, nil, nil, setting{})
 	r.checkWildcards()
+	r.checkNamed()
+	r.checkStates()
 	if before > 0 || r.problems.Errors() > 0 {
 		return
 	}
@@ -447,6 +475,7 @@ func (r *reader) checkWildcards() {
 // warn reports what works but is hardly meant.
 func (r *reader) warn() {
 	p := r.policy
+	r.warnShadows()
 	r.warnForwardAuth()
 	for _, route := range p.Routes {
 		if len(route.Checks) == 0 && !route.Unlimited {

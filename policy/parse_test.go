@@ -89,7 +89,7 @@ func parseGolden(name, src string) (*policy.Policy, policy.Problems) {
 			env[name] = value
 		}
 	}
-	return policy.ParseWith(name, []byte(src), &policy.ParseOptions{Env: lookUp(env)})
+	return policy.ParseWith(name, []byte(src), &policy.ParseOptions{Env: lookUp(env), Files: policy.FilesIn("testdata")})
 }
 
 func lookUp(env map[string]string) func(string) (string, bool) {
@@ -137,6 +137,7 @@ func summary(p *policy.Policy) string {
 	for _, l := range p.Limits {
 		n := l.Budget.Limit()
 		fmt.Fprintf(&b, "limit %s: %v by %q, at once %d, full again %v, missing %v, used by %v", l.Name, n, l.By, l.AtOnce(), l.FullAgain(), l.OnMissing, l.UsedBy)
+		fmt.Fprint(&b, ratesOf(l))
 		if l.Shadow {
 			b.WriteString(", shadow")
 		}
@@ -150,6 +151,9 @@ func summary(p *policy.Policy) string {
 			b.WriteString(", not shown")
 		}
 		fmt.Fprintln(&b)
+	}
+	for _, s := range p.Shadows() {
+		fmt.Fprintf(&b, "%s in shadow until %s\n", s.Of, policy.Until(s.Until))
 	}
 	for _, r := range append(p.Routes[:len(p.Routes):len(p.Routes)], p.Unmatched) {
 		fmt.Fprintf(&b, "route %q class %q %v steps %d:", r.Pattern, r.Class, r.OnFailure, r.Steps())
@@ -171,6 +175,39 @@ func summary(p *policy.Policy) string {
 		fmt.Fprintln(&b)
 	}
 	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// ratesOf prints what a limit has beside its own rate.
+func ratesOf(l *policy.Limit) string {
+	var b strings.Builder
+	rate := func(r *policy.Rate) {
+		fmt.Fprintf(&b, ", %s: %v", r.For(), r)
+		if r.Budget != nil && r.Budget.StateID() != l.Budget.StateID() {
+			fmt.Fprintf(&b, " as %s", r.Budget.StateID())
+		}
+	}
+	for _, o := range l.Overrides {
+		if o.Rows == nil {
+			rate(&o.Rate)
+			continue
+		}
+		fmt.Fprintf(&b, ", %s", o.For())
+		for i := range o.Rows.Rates {
+			rate(&o.Rows.Rates[i])
+		}
+	}
+	for _, by := range l.Rates {
+		for i := range by.Rates {
+			rate(&by.Rates[i])
+		}
+	}
+	if c := l.Candidate; c != nil {
+		fmt.Fprintf(&b, ", candidate %v as %s", c.Budget.Limit(), c.Budget.StateID())
+	}
+	if l.Was != "" {
+		fmt.Fprintf(&b, ", state %s", l.Budget.StateID())
+	}
+	return b.String()
 }
 
 func goldenFiles(t testing.TB) []string {

@@ -32,6 +32,7 @@ type Policy struct {
 	Response    Response
 	OnFailure   drossel.FailureMode // where class and route say nothing
 	Shadow      bool                // nothing is enforced unless class or route say so
+	ShadowUntil time.Time           // Shadow is meant until then; zero if nothing is said
 	Variables   []*Variable         // the values that hold something from the environment
 
 	routes *matcher
@@ -67,14 +68,46 @@ type Limit struct {
 	Shadow    bool   // decided and counted, never enforced
 	Status    int    // of a denial: 429 unless the file says otherwise
 	OnMissing OnMissing
-	ChargeOn  []int    // statuses that are charged; nil charges every request
-	UsedBy    []string // "all routes", classes and routes that name the limit, in file order
+	ChargeOn  []int // statuses that are charged; nil charges every request
+
+	// Overrides and Rates are what some requests have instead of Budget: the first
+	// override that fits counts, then the first attribute with a rate for the value.
+	Overrides []*Override
+	Rates     []*RatesBy
+
+	// Candidate counts another rate beside Budget, for the requests that have that
+	// one; nil if there is none. It is in shadow and has a state of its own.
+	Candidate   *Limit
+	CandidateOf string // the name of the limit that it is the candidate of; "" if it is none
+
+	Was string // the name that the state belongs to; "" if that is Name
+
+	ShadowUntil time.Time // Shadow is meant until then; zero if nothing is said
+
+	UsedBy []string // "all routes", classes and routes that name the limit, in file order
 
 	Line, Column int // the place in the file
 
 	by     *key
 	alone  *plan           // of a question about this limit
 	denied *drossel.Budget // denies all: what answers if the key is missing and that denies
+	others []*Rate         // of Overrides and Rates, one of each that differs; none is unlimited
+}
+
+// named is the name by which the file knows the limit.
+func (l *Limit) named() string {
+	if l.CandidateOf != "" {
+		return l.CandidateOf
+	}
+	return l.Name
+}
+
+// algorithm is that of all rates of l. A rate that denies all has none.
+func (l *Limit) algorithm() drossel.Algorithm {
+	if l.Budget.Capacity() > 0 || len(l.others) == 0 {
+		return l.Budget.Limit().Algorithm
+	}
+	return l.others[0].limit.Algorithm
 }
 
 // Shown reports whether response fields may name the limit: it has a key, or it
@@ -95,8 +128,26 @@ func burst(l drossel.Limit) int64 {
 
 // FullAgain returns how long a spent bucket takes to be unused again, at most: 0
 // for a limit in flight and one that denies all, where no time helps.
-func (l *Limit) FullAgain() time.Duration {
-	n := l.Budget.Limit()
+func (l *Limit) FullAgain() time.Duration { return fullAgain(l.Budget) }
+
+// AtOnce is Limit.AtOnce of the rate; 0 if it is unlimited.
+func (r *Rate) AtOnce() int64 {
+	if r.Budget == nil {
+		return 0
+	}
+	return r.Budget.Capacity()
+}
+
+// FullAgain is Limit.FullAgain of the rate; 0 if it is unlimited.
+func (r *Rate) FullAgain() time.Duration {
+	if r.Budget == nil {
+		return 0
+	}
+	return fullAgain(r.Budget)
+}
+
+func fullAgain(b *drossel.Budget) time.Duration {
+	n := b.Limit()
 	switch {
 	case n.Quota == 0 || n.Algorithm == drossel.Concurrency:
 		return 0
@@ -104,7 +155,7 @@ func (l *Limit) FullAgain() time.Duration {
 		return n.Period
 	}
 	// Burst and period can be too large to multiply, so whole periods come first.
-	units := l.AtOnce()
+	units := b.Capacity()
 	whole, rest := units/n.Quota, units%n.Quota
 	hi, lo := bits.Mul64(uint64(n.Period), uint64(rest))
 	part, _ := bits.Div64(hi, lo, uint64(n.Quota)) // rest < Quota, so it fits
@@ -130,6 +181,7 @@ type Class struct {
 	Limits       []*Limit
 	OnFailure    drossel.FailureMode
 	Shadow       bool
+	ShadowUntil  time.Time // the class itself says it; zero if nothing is said
 	Line, Column int
 }
 
@@ -142,6 +194,8 @@ type Route struct {
 	Checks    []RouteCheck // in the order in which they are decided
 	OnFailure drossel.FailureMode
 	Shadow    bool
+
+	ShadowUntil time.Time // the route itself says it; zero if nothing is said
 
 	Line, Column int // the place in the file
 

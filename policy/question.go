@@ -193,7 +193,7 @@ func (j *Joint) onlyDenying() {
 // costs sets what the i-th check turned out to cost, if costs names its limit.
 func (d *Decision) costs(i int, costs map[string]int64) bool {
 	c := &d.Batch.Checks[i]
-	cost, ok := costs[d.Limits[i].Name]
+	cost, ok := costs[d.Limits[i].named()]
 	if !ok || c.Budget.Limit().Algorithm == drossel.Concurrency {
 		return false
 	}
@@ -210,6 +210,9 @@ func (p *Policy) prepareQuestions() {
 		l.alone.route = r
 		if p.Decisions.Listen != "" {
 			l.Budget.Settled() // a model's tokens are known when it has answered
+			if l.Candidate != nil {
+				l.Candidate.Budget.Settled()
+			}
 		}
 	}
 }

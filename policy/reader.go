@@ -55,11 +55,14 @@ type reader struct {
 	expanded  int                 // bytes of these texts
 
 	badAttributes map[string]bool // declared, but wrong: no second problem where they are used
+	hiddenValues  map[string]bool // attributes with values from the environment, which no hint lists
 	limits        map[string]*Limit
 	badLimits     map[string]bool
 	classes       map[string]*classDecl
 	inline        map[string]string // the names of inline limits and the places that have them
+	named         []namedValue      // classes and routes that rates are for
 	routesAt      *node
+	shadowAt      *node // shadow_until of the file
 }
 
 func (r *reader) errorf(at *node, hint, format string, args ...any) {
@@ -271,9 +274,13 @@ func (r *reader) shadow(n *node) (shadow, ok bool) {
 // limitError reports an error of the root package: a *drossel.LimitError has a
 // hint of its own.
 func (r *reader) limitError(at *node, name string, err error) {
-	var le *drossel.LimitError
-	if errors.As(err, &le) {
-		r.errorf(at, le.Hint, "limit %q: %s", name, le.Problem)
+	r.rateError(at, fmt.Sprintf("limit %q", name), err)
+}
+
+// rateError is limitError about a rate; what names it.
+func (r *reader) rateError(at *node, what string, err error) {
+	if le, ok := errors.AsType[*drossel.LimitError](err); ok {
+		r.errorf(at, le.Hint, "%s: %s", what, le.Problem)
 		return
 	}
 	r.errorf(at, "", "%s", strings.TrimPrefix(err.Error(), "drossel: "))

@@ -65,10 +65,11 @@ func (p *program) printPolicy(parsed *policy.Policy) {
 	if len(parsed.Limits) > 0 {
 		t := newTable("LIMIT", "RATE", ">AT ONCE", ">FULL AGAIN", "BY", "USED BY")
 		for _, l := range parsed.Limits {
-			t.add(l.Name, l.Budget.Limit().String(), number(l.AtOnce()), fullAgain(l), orDash(l.By), usedBy(l))
+			t.add(l.Name, l.Budget.Limit().String()+ratesRemark(parsed, l), number(l.AtOnce()), fullAgain(l), orDash(l.By), usedBy(l))
 		}
 		t.print(p.stdout, "")
 		p.printf("\n")
+		p.printRates(parsed)
 	}
 	t := newTable("ROUTE", "CLASS", "LIMITS, IN ORDER", "STORE DOWN", ">STEPS")
 	for _, r := range parsed.Routes {
@@ -153,7 +154,17 @@ func usedBy(l *policy.Limit) string {
 	}
 	var remarks []string
 	if l.Shadow {
-		remarks = append(remarks, "shadow: never denies")
+		remark := "shadow: never denies"
+		if !l.ShadowUntil.IsZero() {
+			remark = "shadow until " + policy.Until(l.ShadowUntil) + ": never denies"
+		}
+		remarks = append(remarks, remark)
+	}
+	if l.Candidate != nil {
+		remarks = append(remarks, "candidate "+l.Candidate.Budget.Limit().String())
+	}
+	if l.Was != "" {
+		remarks = append(remarks, "was "+l.Was)
 	}
 	if l.Status != 429 && l.Status != 0 {
 		remarks = append(remarks, strconv.Itoa(l.Status))
@@ -253,6 +264,10 @@ type limitReport struct {
 	Shadow    bool             `json:"shadow,omitempty"`
 	Status    int              `json:"status"`
 	ChargeOn  []int            `json:"charge_on,omitempty"`
+	Rates     []rateReport     `json:"rates,omitempty"` // of some requests, in the order in which they are tried
+	Candidate string           `json:"candidate,omitempty"`
+	Was       string           `json:"was,omitempty"`
+	Until     string           `json:"shadow_until,omitempty"`
 	UsedBy    []string         `json:"used_by"`
 	Line      int              `json:"line"`
 }
@@ -305,11 +320,19 @@ func newCheckReport(path string, parsed *policy.Policy, problems policy.Problems
 
 func newLimitReport(l *policy.Limit) limitReport {
 	rate := l.Budget.Limit()
-	return limitReport{
+	report := limitReport{
 		Name: l.Name, Rate: rate.String(), Algorithm: rate.Algorithm.String(), AtOnce: l.AtOnce(),
 		FullAgain: simulate.Seconds(l.FullAgain()), By: l.By, OnMissing: l.OnMissing.String(), Shadow: l.Shadow,
 		Status: l.Status, ChargeOn: l.ChargeOn, UsedBy: append([]string{}, l.UsedBy...), Line: l.Line,
+		Was: l.Was, Rates: newRateReports(l),
 	}
+	if l.Candidate != nil {
+		report.Candidate = l.Candidate.Budget.Limit().String()
+	}
+	if !l.ShadowUntil.IsZero() {
+		report.Until = policy.Until(l.ShadowUntil)
+	}
+	return report
 }
 
 func newRouteReport(r *policy.Route) routeReport {

@@ -137,9 +137,11 @@ func effective(p *policy.Policy) block {
 	if len(p.Classes) > 0 {
 		classes := block{}
 		for _, c := range p.Classes {
-			classes.add(c.Name, tree{
+			class := tree{
 				{"limits", limitNames(c.Limits)}, {"on_store_failure", c.OnFailure.String()}, {"mode", modeWord(c.Shadow)},
-			})
+			}
+			addUntil(&class, c.ShadowUntil)
+			classes.add(c.Name, class)
 		}
 		t.add("classes", classes)
 	}
@@ -153,6 +155,9 @@ func effective(p *policy.Policy) block {
 	t.add("paths", block{{"fold_case", p.Paths.FoldCase}})
 	t.add("on_store_failure", p.OnFailure.String())
 	t.add("mode", modeWord(p.Shadow))
+	if !p.ShadowUntil.IsZero() {
+		t.add("shadow_until", policy.Until(p.ShadowUntil))
+	}
 	t.add("response", effectiveResponse(p.Response))
 	return t
 }
@@ -310,7 +315,16 @@ func effectiveLimit(l *policy.Limit, shadow bool) tree {
 		t.add("charge_on", l.ChargeOn)
 	}
 	t.add("mode", modeWord(shadow))
+	addUntil(&t, l.ShadowUntil)
+	effectiveRates(&t, l)
 	return t
+}
+
+// addUntil adds until when something is meant to be in shadow.
+func addUntil(t *tree, until time.Time) {
+	if !until.IsZero() {
+		t.add("shadow_until", policy.Until(until))
+	}
 }
 
 // effectiveRate is a limit's text form with its defaults, as far as writing them leaves its counts in
@@ -354,6 +368,7 @@ func effectiveRoute(r *policy.Route) any {
 	}
 	t.add("on_store_failure", r.OnFailure.String())
 	t.add("mode", modeWord(r.Shadow))
+	addUntil(&t, r.ShadowUntil)
 	return t
 }
 

@@ -28,7 +28,7 @@ func TestConfigShowIsAPolicy(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			surroundings := &policy.ParseOptions{Env: environmentOf(string(src))}
+			surroundings := &policy.ParseOptions{Env: environmentOf(string(src)), Files: policy.FilesIn(filepath.Dir(file))}
 			p, problems := policy.ParseWith(file, src, surroundings)
 			if err := problems.Err(); err != nil {
 				t.Fatal(err)
@@ -66,7 +66,14 @@ func meaning(p *policy.Policy) checkReport {
 		report.Routes[i].Line = 0
 	}
 	for i := range report.Limits {
-		report.Limits[i].Line, report.Limits[i].Rate = 0, ""
+		l := &report.Limits[i]
+		l.Line, l.Rate = 0, ""
+		if l.Candidate != "" {
+			l.Candidate = "as shown"
+		}
+		for j := range l.Rates {
+			l.Rates[j].Line, l.Rates[j].Rate = 0, ""
+		}
 	}
 	report.Preflight.Line, report.Preflight.Rate = 0, ""
 	report.Limits = slices.DeleteFunc(report.Limits, func(l limitReport) bool { return l.Name == "preflight" })
@@ -89,7 +96,7 @@ func TestConfigShowsEverything(t *testing.T) {
 			Identity Secret
 			Limits AllRoutes Classes Routes Preflight Unmatched Paths
 			Response
-			OnFailure Shadow`},
+			OnFailure Shadow ShadowUntil`},
 		{policy.Gateway{}, "Listen TLS H2C Upstream"},
 		{policy.Decisions{}, "Listen SocketMode TokenFile TLS ForwardAuth"},
 		{policy.DecisionsTLS{}, "Cert Key ClientCA"},
@@ -99,9 +106,13 @@ func TestConfigShowsEverything(t *testing.T) {
 		{policy.Response{}, "Profiles Body RetryJitter"},
 		{policy.Body{}, "Template"},
 		{policy.BodyEntry{}, "Key Value"},
-		{policy.Limit{}, "Name Inline Budget By Keyless Shadow Status OnMissing ChargeOn UsedBy Line Column"},
-		{policy.Class{}, "Name Limits OnFailure Shadow Line Column"},
-		{policy.Route{}, "Pattern Class Unlimited Deny Checks OnFailure Shadow Line Column"},
+		{policy.Limit{}, "Name Inline Budget By Keyless Shadow Status OnMissing ChargeOn Overrides Rates Candidate CandidateOf Was ShadowUntil UsedBy Line Column"},
+		{policy.RatesBy{}, "Attribute File Rates"},
+		{policy.Rate{}, "Value Budget Line Column"},
+		{policy.Override{}, "When Rate Rows Line Column"},
+		{policy.Condition{}, "Attribute Values Missing"},
+		{policy.Class{}, "Name Limits OnFailure Shadow ShadowUntil Line Column"},
+		{policy.Route{}, "Pattern Class Unlimited Deny Checks OnFailure Shadow ShadowUntil Line Column"},
 		{policy.RouteCheck{}, "Limit Cost From"},
 		{identity.Attribute{}, "Name From Readable Secret Fold Trusted Values"},
 		{identity.ClientIP{}, "TrustedProxies From Depth IPv4Prefix IPv6Prefix"},

@@ -93,6 +93,7 @@ func (c *comparison) file() {
 	}
 	c.inherited(everything, "", "store down", b.OnFailure.String(), n.OnFailure.String())
 	c.inherited(everything, "", "mode", mode(b.Shadow), mode(n.Shadow))
+	c.moved(everything, "shadow until", until(b.ShadowUntil), until(n.ShadowUntil))
 	c.moved(everything, "limits", names(b.AllRoutes), names(n.AllRoutes))
 }
 
@@ -154,8 +155,14 @@ func (c *comparison) limits() {
 			c.limit(old, l)
 			continue
 		}
+		if i := slices.IndexFunc(lost, func(o *policy.Limit) bool { return l.Budget.StateID() == o.Budget.StateID() }); i >= 0 {
+			c.add("~", "limit "+l.Name, "(was %q)"+aside+"counts are kept", lost[i].Name)
+			c.limit(lost[i], l)
+			lost = slices.Delete(lost, i, i+1)
+			continue
+		}
 		if i := formerOf(l, lost); i >= 0 {
-			c.add("!", "limit "+l.Name, "(was %q)"+aside+"every key starts with a full budget; call it %s again to keep them", lost[i].Name, lost[i].Name)
+			c.add("!", "limit "+l.Name, "(was %q)"+aside+"every key starts with a full budget; add was: %s to keep them", lost[i].Name, owner(lost[i]))
 			lost = slices.Delete(lost, i, i+1)
 			continue
 		}
@@ -187,6 +194,14 @@ func formerOf(l *policy.Limit, lost []*policy.Limit) int {
 	})
 }
 
+// owner is the name that a limit's counts belong to.
+func owner(l *policy.Limit) string {
+	if l.Was != "" {
+		return l.Was
+	}
+	return l.Name
+}
+
 // rule writes a limit as a file does on one line.
 func rule(l *policy.Limit) string {
 	if l.By == "" {
@@ -198,17 +213,22 @@ func rule(l *policy.Limit) string {
 func (c *comparison) limit(was, is *policy.Limit) {
 	what := "limit " + is.Name
 	fresh := was.Budget.StateID() != is.Budget.StateID() || was.By != is.By
-	if before, next := rule(was), rule(is); before != next {
-		if was.By == is.By {
-			before, next = was.Budget.Limit().String(), is.Budget.Limit().String()
-		}
-		mark, keeps := "~", "in force at once; "+kept(is)
-		if fresh {
-			mark, keeps = "!", "every key starts with a full budget"
-		}
-		c.add(mark, what, "%s"+aside+"%s", arrow("", before, next), keeps)
+	mark, keeps := "~", "in force at once; "+kept(is)
+	if fresh {
+		mark, keeps = "!", "every key starts with a full budget"
 	}
+	switch before, next := rule(was), rule(is); {
+	case before != next && was.By == is.By:
+		c.add(mark, what, "%s"+aside+"%s", arrow("", was.Budget.Limit().String(), is.Budget.Limit().String()), keeps)
+	case before != next:
+		c.add(mark, what, "%s"+aside+"%s", arrow("", before, next), keeps)
+	case owner(was) != owner(is):
+		c.add(mark, what, "%s"+aside+"%s", arrow("was", orDash(was.Was), orDash(is.Was)), keeps)
+	}
+	c.rates(what, was, is)
+	c.moved(what, "candidate", candidate(was), candidate(is))
 	c.moved(what, "mode", mode(was.Shadow), mode(is.Shadow))
+	c.moved(what, "shadow until", until(was.ShadowUntil), until(is.ShadowUntil))
 	c.moved(what, "status", strconv.Itoa(was.Status), strconv.Itoa(is.Status))
 	c.moved(what, "without a key", was.OnMissing.String(), is.OnMissing.String())
 	c.moved(what, "charged on", chargedOn(was), chargedOn(is))
@@ -259,6 +279,7 @@ func (c *comparison) classes() {
 		c.moved(what, "limits", names(old.Limits), names(k.Limits))
 		c.inherited(what, everything, "store down", old.OnFailure.String(), k.OnFailure.String())
 		c.inherited(what, everything, "mode", mode(old.Shadow), mode(k.Shadow))
+		c.moved(what, "shadow until", until(old.ShadowUntil), until(k.ShadowUntil))
 	}
 	for _, k := range c.before.Classes {
 		if was[k.Name] != nil {
@@ -286,6 +307,7 @@ func (c *comparison) routes() {
 		}
 		c.inherited(r.Pattern, parent, "store down", old.OnFailure.String(), r.OnFailure.String())
 		c.inherited(r.Pattern, parent, "mode", mode(old.Shadow), mode(r.Shadow))
+		c.moved(r.Pattern, "shadow until", until(old.ShadowUntil), until(r.ShadowUntil))
 	}
 	for _, r := range c.before.Routes {
 		if was[r.Pattern] != nil {

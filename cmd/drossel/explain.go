@@ -187,7 +187,7 @@ func (p *program) printChecks(x *policy.Explanation) {
 			continue
 		}
 		check := &d.Batch.Checks[c.Index]
-		t.add(c.Limit.Name, c.Key, number(c.Cost)+" of "+number(c.Limit.AtOnce()), number(left(check))+" left", verdict(check))
+		t.add(c.Limit.Name, c.Key, number(c.Cost)+" of "+number(check.Budget.Capacity()), number(left(check))+" left", verdict(check)+rateOf(c))
 	}
 	t.print(p.stdout, "  ")
 	p.printf("\n")
@@ -215,6 +215,18 @@ func verdict(c *drossel.Check) string {
 		text += " (shadow: has no vote)"
 	}
 	return text
+}
+
+// rateOf says why a limit has another rate than its own.
+func rateOf(c policy.ExplainedCheck) string {
+	switch {
+	case c.Rate != nil:
+		return "   rate of " + visible(c.RateFor)
+	case c.Limit.CandidateOf != "":
+		return "   candidate of " + c.Limit.CandidateOf
+	default:
+		return ""
+	}
 }
 
 // outcome says what a client would see.
@@ -263,6 +275,9 @@ type explainedReport struct {
 	Applies bool   `json:"applies"`
 	Why     string `json:"why,omitempty"` // it does not apply
 	Shadow  bool   `json:"shadow,omitempty"`
+	Rate    string `json:"rate,omitempty"`    // that is in force
+	RateOf  string `json:"rate_of,omitempty"` // whom it is for, if it is not the limit's own
+	Of      string `json:"candidate_of,omitempty"`
 
 	*answerReport // of a limit that applies
 }
@@ -292,9 +307,10 @@ func newExplainReport(x *policy.Explanation) explainReport {
 		report.Identity = append(report.Identity, attributeReport(a))
 	}
 	for _, c := range x.Checks {
-		r := explainedReport{Limit: c.Limit.Name, Key: c.Key, Cost: c.Cost, Applies: c.Index >= 0, Why: c.Skipped, Shadow: c.Limit.Shadow}
+		r := explainedReport{Limit: c.Limit.Name, Key: c.Key, Cost: c.Cost, Applies: c.Index >= 0, Why: c.Skipped, Shadow: c.Limit.Shadow, Of: c.Limit.CandidateOf, RateOf: c.RateFor}
 		if r.Applies {
 			check := &d.Batch.Checks[c.Index]
+			r.Rate = check.Budget.Limit().String()
 			r.answerReport = &answerReport{check.Allowed, left(check), simulate.Seconds(check.RetryAfter)}
 		}
 		report.Limits = append(report.Limits, r)

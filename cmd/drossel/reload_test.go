@@ -259,13 +259,13 @@ func TestDifferences(t *testing.T) {
 		{
 			"renamed",
 			[]string{"search:   60/m", "find:   60/m", "[search]", "[find]"},
-			`! limit find   (was "search")   every key starts with a full budget; call it search again to keep them
+			`! limit find   (was "search")   every key starts with a full budget; add was: search to keep them
 ~ GET /search   class public, limits search -> class public, limits find`,
 		},
 		{
 			"renamed, with another rate",
 			[]string{"old:      10/m", "new:   20/m", "[old]", "[new]"},
-			`! limit new   (was "old")   every key starts with a full budget; call it old again to keep them
+			`! limit new   (was "old")   every key starts with a full budget; add was: old to keep them
 ~ GET /old   class left, limits old -> class left, limits new`,
 		},
 		{

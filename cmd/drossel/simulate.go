@@ -249,6 +249,9 @@ func remark(l simulate.Limit) string {
 	if l.ShadowDenied > 0 {
 		remarks = append(remarks, number(l.ShadowDenied)+" denied in shadow")
 	}
+	if l.Candidate != "" {
+		remarks = append(remarks, number(l.CandidateDenied)+" denied at "+l.Candidate+", the candidate")
+	}
 	if l.Near > 0 {
 		remarks = append(remarks, plural(l.Near, "key")+" within 10 % of the limit")
 	}

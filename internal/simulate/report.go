@@ -75,12 +75,16 @@ type Limit struct {
 	Denied    int    `json:"denied"`
 	// ShadowDenied are requests that it would have denied if it were enforced.
 	ShadowDenied int `json:"shadow_denied,omitempty"`
-	Keys         int `json:"keys"`
-	KeysDenied   int `json:"keys_denied"`
+	// Candidate is the rate that is counted beside that of the limit, "" if none is, and
+	// CandidateDenied are the requests that it would have denied.
+	Candidate       string `json:"candidate,omitempty"`
+	CandidateDenied int    `json:"candidate_denied,omitempty"`
+	Keys            int    `json:"keys"`
+	KeysDenied      int    `json:"keys_denied"`
 	// Near are the keys that would still have passed, but not with a tenth less.
 	Near int `json:"keys_within_tenth"`
 	// P99 is what the keys needed but for the one in a hundred that needed most; Worst is what that
-	// one needed. Nil where the limit was not asked, denies all, or is in flight.
+	// one needed; both are of keys that had the limit's own rate. Nil where the limit was not asked, denies all, or is in flight.
 	P99   *Need `json:"p99_key_would_need,omitempty"`
 	Worst *Need `json:"worst_key_would_need,omitempty"`
 }

@@ -108,6 +108,30 @@ func lacks(p *policy.Policy, part string, hosts bool) (lacking []string, verifia
 	return lacking, verifiable
 }
 
+// lacksForRates returns the attributes that a log does not have of those that rates of a limit are chosen by.
+func lacksForRates(p *policy.Policy, l *policy.Limit, hosts bool) (lacking []string) {
+	see := func(attribute string) {
+		names, _ := lacks(p, attribute, hosts)
+		for _, name := range names {
+			if !slices.Contains(lacking, name) {
+				lacking = append(lacking, name)
+			}
+		}
+	}
+	for _, o := range l.Overrides {
+		if o.Rows != nil {
+			see(o.Rows.Attribute)
+		}
+		for i := range o.When {
+			see(o.When[i].Attribute)
+		}
+	}
+	for _, by := range l.Rates {
+		see(by.Attribute)
+	}
+	return lacking
+}
+
 // request describes a record as a surface would.
 func request(r *accesslog.Record, f *fields) identity.Request {
 	f.set(r)

@@ -77,6 +77,8 @@ type limitBook struct {
 	requests     int
 	denied       int
 	shadowDenied int
+
+	candidateDenied int
 }
 
 type keyBook struct {
@@ -85,6 +87,7 @@ type keyBook struct {
 	denied       uint32
 	shadowDenied uint32
 	last         uint32 // number of its last event
+	otherRate    bool   // some of its requests had another rate than the limit's own
 }
 
 type classBook struct {
@@ -158,6 +161,10 @@ func (s *simulation) prepare() {
 		s.sights = append(s.sights, see(s.policy, l, s.hosts))
 		if s.sights[i].blind || l.Budget.Limit().Algorithm == drossel.Concurrency {
 			s.store.mute[l.Name] = true
+		}
+		if l.Candidate != nil {
+			s.byLimit[l.Candidate] = i
+			s.store.mute[l.Candidate.Name] = s.store.mute[l.Name]
 		}
 	}
 	s.excuse(s.policy.Unmatched)
@@ -253,6 +260,12 @@ func (s *simulation) countCheck(record uint32, status int, limit *policy.Limit, 
 		return
 	}
 	l := &s.limits[i]
+	if limit.CandidateOf != "" {
+		if !c.Allowed {
+			l.candidateDenied++
+		}
+		return
+	}
 	n, ok := l.keys[c.Key]
 	if !ok {
 		n = uint32(len(s.keys))
@@ -264,6 +277,7 @@ func (s *simulation) countCheck(record uint32, status int, limit *policy.Limit, 
 	if limit.ChargeOn != nil && !slices.Contains(limit.ChargeOn, status) {
 		s.free.add(k.last)
 	}
+	k.otherRate = k.otherRate || c.Budget != limit.Budget
 	k.requests++
 	l.requests++
 	switch {
@@ -346,7 +360,10 @@ func (s *simulation) limit(i int) Limit {
 	l := Limit{
 		Name: p.Name, Rate: p.Budget.Limit().String(), By: p.By,
 		Simulated: !s.store.mute[p.Name], Requests: book.requests, Denied: book.denied,
-		ShadowDenied: book.shadowDenied, Keys: len(book.keys),
+		ShadowDenied: book.shadowDenied, CandidateDenied: book.candidateDenied, Keys: len(book.keys),
+	}
+	if p.Candidate != nil {
+		l.Candidate = p.Candidate.Budget.Limit().String()
 	}
 	find := needOf(p.Budget.Limit())
 	var needs, rates []int64
@@ -355,7 +372,7 @@ func (s *simulation) limit(i int) Limit {
 		if k.denied+k.shadowDenied > 0 {
 			l.KeysDenied++
 		}
-		if find == nil {
+		if find == nil || k.otherRate {
 			continue
 		}
 		arrivals := s.arrivals(k)
@@ -518,6 +535,9 @@ func (s *simulation) gaps(r *Report) {
 			r.NotSimulated = append(r.NotSimulated, Gap{Limit: l.Name, Why: absent(see.missing)})
 		case see.counted != "":
 			r.CountedBy = append(r.CountedBy, Gap{Limit: l.Name, By: see.counted, Why: absent(see.missing)})
+		}
+		if lacking := lacksForRates(s.policy, l, s.hosts); len(lacking) > 0 {
+			r.Notes = append(r.Notes, "rates of "+l.Name+" are chosen as if a request had none: "+absent(lacking))
 		}
 	}
 	if !s.hosts && slices.ContainsFunc(s.policy.Routes, namesHost) {

@@ -25,16 +25,16 @@ type decisionLog struct {
 
 func newDecisionLog(log *slog.Logger, most int) *decisionLog {
 	l := &decisionLog{lines: &queue{handler: log.Handler()}, most: most, samplers: map[sampled]*sampler{}}
-	l.noLimit = l.sampler("", false)
+	l.noLimit = l.sampler("", enforced)
 	return l
 }
 
 // sampler returns the sampler of a limit, the same for all policies, so that no
 // count is lost when one follows another.
-func (l *decisionLog) sampler(limit string, shadow bool) *sampler {
+func (l *decisionLog) sampler(limit string, m mode) *sampler {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	of := sampled{limit, shadow}
+	of := sampled{limit, m}
 	s := l.samplers[of]
 	if s == nil {
 		s = &sampler{lines: l.lines, most: l.most, of: of}
@@ -63,9 +63,13 @@ func (l *decisionLog) denied(by *policy.Limiter, d *policy.Decision, i int, s *s
 	if i >= 0 {
 		attrs = appendCheck(attrs, by, d, i)
 	}
-	attrs = append(attrs, slog.String("mode", s.of.mode()))
+	attrs = append(attrs, slog.String("mode", s.of.mode.String()))
 	message := "limit in shadow would deny"
-	if !s.of.shadow {
+	switch s.of.mode {
+	case shadow:
+	case candidate:
+		message = "candidate would deny"
+	case enforced:
 		message = "request denied"
 		attrs = append(attrs, slog.Int("status", d.Status), slog.String("code", d.Code))
 	}
@@ -94,10 +98,18 @@ func appendRequest(attrs []slog.Attr, d *policy.Decision) []slog.Attr {
 // appendCheck appends the answer of a limit.
 func appendCheck(attrs []slog.Attr, by *policy.Limiter, d *policy.Decision, i int) []slog.Attr {
 	c := &d.Batch.Checks[i]
-	attrs = append(attrs, slog.String("limit", d.Limits[i].Name), slog.String("key_id", by.ShowKey(c.Key)),
+	attrs = append(attrs, slog.String("limit", limitName(d.Limits[i])), slog.String("key_id", by.ShowKey(c.Key)),
 		slog.Int64("cost", c.Cost), slog.Int64("remaining", c.Remaining))
 	attrs = appendWait(attrs, "reset", c.ResetAfter)
 	return appendWait(attrs, "retry_after", c.RetryAfter)
+}
+
+// limitName is the name by which a policy knows a limit, or the one whose candidate it is.
+func limitName(l *policy.Limit) string {
+	if l.CandidateOf != "" {
+		return l.CandidateOf
+	}
+	return l.Name
 }
 
 // appendWait appends a wait in seconds. One that would not help is left out.

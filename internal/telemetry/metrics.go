@@ -72,11 +72,12 @@ const (
 	allowed = iota
 	denied
 	shadowDenied
+	candidateDenied // what a candidate allows is not counted: the rate in force is
 	outcomes
 )
 
 func outcomeName(outcome int) string {
-	return [outcomes]string{"allowed", "denied", "shadow_denied"}[outcome]
+	return [outcomes]string{"allowed", "denied", "shadow_denied", "candidate_denied"}[outcome]
 }
 
 // A series is a counter that is looked up when it is first used.
@@ -173,9 +174,13 @@ func (l *limitSeries) show(shadow bool) {
 	l.get(denied)
 }
 
-func (l *limitSeries) count(c *drossel.Check) {
+func (l *limitSeries) count(c *drossel.Check, candidate bool) {
 	outcome := allowed
 	switch {
+	case candidate && c.Allowed:
+		return
+	case candidate:
+		outcome = candidateDenied
 	case c.Allowed:
 	case c.Shadow:
 		outcome = shadowDenied

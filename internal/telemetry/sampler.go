@@ -23,17 +23,20 @@ type sampler struct {
 
 // What is sampled together: the denials of a limit, or what it would have denied.
 type sampled struct {
-	limit  string // "" if no limit is the reason
-	shadow bool
+	limit string // "" if no limit is the reason
+	mode  mode
 }
 
-// mode is the word for whether the limit is enforced.
-func (of sampled) mode() string {
-	if of.shadow {
-		return "shadow"
-	}
-	return "enforced"
-}
+// A mode says what a denial means.
+type mode uint8
+
+const (
+	enforced mode = iota
+	shadow
+	candidate // of the limit's candidate, which would be another rate
+)
+
+func (m mode) String() string { return [...]string{"enforced", "shadow", "candidate"}[m] }
 
 // take reports whether one more may pass.
 func (s *sampler) take() bool {
@@ -91,12 +94,12 @@ func (s *sampler) tell() {
 	if s.of.limit != "" {
 		attrs = append(attrs, slog.String("limit", s.of.limit))
 	}
-	attrs = append(attrs, slog.String("mode", s.of.mode()), slog.Int64("suppressed", s.suppressed))
+	attrs = append(attrs, slog.String("mode", s.of.mode.String()), slog.Int64("suppressed", s.suppressed))
 	if s.lines.put("denials not logged one by one", attrs...) {
 		s.suppressed = 0
 	}
 }
 
 func compareSamplers(a, b *sampler) int {
-	return cmp.Or(cmp.Compare(a.of.limit, b.of.limit), cmp.Compare(a.of.mode(), b.of.mode()))
+	return cmp.Or(cmp.Compare(a.of.limit, b.of.limit), cmp.Compare(a.of.mode, b.of.mode))
 }

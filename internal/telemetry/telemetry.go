@@ -117,8 +117,8 @@ type watchedCheck struct {
 
 // A watchedLimit is where the checks of a limit are counted and its denials logged.
 type watchedLimit struct {
-	series           *limitSeries
-	enforced, shadow *sampler
+	series                      *limitSeries
+	enforced, shadow, candidate *sampler
 }
 
 // watch looks everything up that the decisions of p will need.
@@ -146,12 +146,17 @@ func (w *watcher) newRoute(r *policy.Route, store policy.Store) *watchedRoute {
 		}
 		at.series.show(c.Limit.Shadow)
 		route.checks = append(route.checks, watchedCheck{c.Limit, at})
+		if c.Limit.Candidate != nil {
+			at.series.get(candidateDenied)
+			route.checks = append(route.checks, watchedCheck{c.Limit.Candidate, at})
+		}
 	}
 	return route
 }
 
 func (w *watcher) newLimit(name string) *watchedLimit {
-	return &watchedLimit{series: w.metrics.limit(name), enforced: w.log.sampler(name, false), shadow: w.log.sampler(name, true)}
+	return &watchedLimit{series: w.metrics.limit(name),
+		enforced: w.log.sampler(name, enforced), shadow: w.log.sampler(name, shadow), candidate: w.log.sampler(name, candidate)}
 }
 
 // observe sees every decision. It allocates nothing unless it logs.
@@ -171,8 +176,11 @@ func (w *watcher) observe(d *policy.Decision) {
 		var at *watchedLimit
 		at, checks = w.find(checks, d.Limits[i])
 		c := &d.Batch.Checks[i]
-		at.series.count(c)
+		isCandidate := d.Limits[i].CandidateOf != ""
+		at.series.count(c, isCandidate)
 		switch {
+		case isCandidate && !c.Allowed:
+			w.log.denied(w.limiter, d, i, at.candidate)
 		case c.Shadow && !c.Allowed:
 			w.log.denied(w.limiter, d, i, at.shadow)
 		case i == denying:
@@ -195,10 +203,11 @@ func (w *watcher) find(checks []watchedCheck, l *policy.Limit) (*watchedLimit, [
 			return checks[i].at, checks[i+1:]
 		}
 	}
-	if at := w.limits[l.Name]; at != nil {
+	name := limitName(l)
+	if at := w.limits[name]; at != nil {
 		return at, checks
 	}
-	return w.newLimit(l.Name), checks
+	return w.newLimit(name), checks
 }
 
 func (w *watcher) settleFailed(d *policy.Decision, err error) {
