@@ -252,11 +252,11 @@ const closedWait = time.Second
 // mode is open, and what costs nothing is allowed even if it is closed: no store is
 // needed to know that.
 func answer(b *drossel.Batch, by drossel.Source) {
-	b.Now, b.By, b.Allowed = time.Now().UnixMicro(), by, true
+	b.Begin(time.Now().UnixMicro())
+	b.By = by
 	for i := range b.Checks {
 		c := &b.Checks[i]
 		need := c.Cost + c.Reserve
-		c.Delay, c.Next, c.At = 0, 0, b.Now
 		c.Decision = drossel.Decision{Allowed: true, Remaining: c.Budget.Capacity()}
 		switch {
 		case need == 0:

@@ -329,12 +329,6 @@ func (r *reader) checkRedis() {
 		r.errorf(&node{Line: p.Store.Line, Column: p.Store.Column}, "add identity: {secret_file: /run/secrets/drossel-key}, or secret: none if nobody else can read Redis",
 			"store: on Redis keys are hashed under a secret, and there is none")
 	}
-	for _, l := range p.Limits {
-		if l.Budget.Limit().Algorithm == drossel.Concurrency {
-			r.errorf(&node{Line: l.Line, Column: l.Column}, "write store: memory, or leave the limit out",
-				"limit %q: in flight is not supported on Redis yet", clip(l.Name))
-		}
-	}
 }
 
 // ReadPassword reads the password of Redis from the file of p.Store, through read as

@@ -17,6 +17,8 @@ var (
 	takeText string
 	//go:embed scripts/settle.lua
 	settleText string
+	//go:embed scripts/heartbeat.lua
+	heartbeatText string
 )
 
 // A script is a text and the name by which Redis knows it.
@@ -32,8 +34,10 @@ type scripts struct {
 	bucket *script // batches of token buckets
 	take   *script // any batches
 	settle *script
+
+	heartbeat *script
 }
 
 func newScripts() scripts {
-	return scripts{newScript(bucketText), newScript(statesText + takeText), newScript(statesText + settleText)}
+	return scripts{newScript(bucketText), newScript(statesText + takeText), newScript(statesText + settleText), newScript(heartbeatText)}
 }
