@@ -5,8 +5,11 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/drossel-io/drossel/httplimit"
 )
@@ -70,4 +73,46 @@ func TestOwnDenialsAreNoOutcome(t *testing.T) {
 func httplimitPolicy(t *testing.T, file string, next http.Handler) http.Handler {
 	t.Helper()
 	return httplimit.Policy(newLimiter(t, file), nil)(next)
+}
+
+// The instant that the fields name is the one at which the window really begins anew, wherever the
+// algorithm puts its edges: aligned to the clock, or to the first request.
+func TestResetIsTrue(t *testing.T) {
+	for _, tt := range []struct {
+		limit string
+		reset time.Duration // from the start, 17 s into a minute
+	}{
+		{"5/m fixed_window", 43 * time.Second},
+		{"5/m fixed_window first", 60 * time.Second},
+		{"5/m sliding_log", 60 * time.Second},
+		{"5/day calendar", 24*time.Hour - 17*time.Second},
+		{"5/day calendar in Europe/Berlin", 23*time.Hour - 17*time.Second},
+	} {
+		t.Run(tt.limit, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := httplimitPolicy(t, "response: {headers: [x-epoch]}\nroutes: {/: {limits: [\""+tt.limit+" by ip\"]}}", http.NotFoundHandler())
+				ask := func() (status int, reset, remaining string) {
+					w := httptest.NewRecorder()
+					h.ServeHTTP(w, request("GET", "/"))
+					return w.Code, w.Header().Get("X-RateLimit-Reset"), w.Header().Get("X-RateLimit-Remaining")
+				}
+				time.Sleep(17 * time.Second)
+				at := time.Now().Add(tt.reset)
+				want := strconv.FormatInt(at.Unix(), 10)
+				for i := range 6 {
+					if _, reset, _ := ask(); reset != want {
+						t.Errorf("request %d: X-RateLimit-Reset is %s, want %s", i+1, reset, want)
+					}
+				}
+				time.Sleep(time.Until(at) - time.Microsecond)
+				if status, _, _ := ask(); status != 429 {
+					t.Errorf("a microsecond before: status %d, want 429", status)
+				}
+				time.Sleep(time.Microsecond)
+				if status, _, remaining := ask(); status != 404 || remaining != "4" {
+					t.Errorf("then: status %d with %s left, want 404 with 4", status, remaining)
+				}
+			})
+		})
+	}
 }

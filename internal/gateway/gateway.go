@@ -184,23 +184,25 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	conn := headOf(r)
 	conn.secured(r)
-	if conn.ambiguous(r) {
-		closing(w)
-		writeProblem(w, r.Method, problemLength())
-		return
-	}
-	if malformed(r) {
-		closing(w)
-		writeProblem(w, r.Method, problemMalformed())
-		return
-	}
+	refusal, refused := conn.refusal(r)
 	e := g.exchanges.Get().(*exchange) //nolint:errcheck,forcetypeassert // nothing else is stored
 	defer e.end()                      // the copying of a body ends with a panic if the client or the upstream is gone
 	e.rules = g.rules.Load()
 	e.request = identity.FromHTTP(r)
 	e.rpc = grpclimit.ProtocolOf(r.Method, r.URL.RawQuery, r.Header)
 	g.watchProxy(r, e.rules)
-	e.serve(w, r)
+	e.serve(w, r, refusal, refused)
+}
+
+// refusal returns what is wrong with a request that no upstream should see.
+func (c *headConn) refusal(r *http.Request) (refusal problem, refused bool) {
+	switch {
+	case c.ambiguous(r):
+		return problemLength(), true
+	case malformed(r):
+		return problemMalformed(), true
+	}
+	return problem{}, false
 }
 
 // An exchange is one request on its way to the upstream and back. It has a
@@ -232,13 +234,20 @@ func (g *Gateway) newExchange() *exchange {
 	return e
 }
 
-func (e *exchange) serve(w http.ResponseWriter, r *http.Request) {
+// serve decides the request. What the gateway answers itself is decided too, or it would cost nothing
+// to send nonsense.
+func (e *exchange) serve(w http.ResponseWriter, r *http.Request, refusal problem, refused bool) {
 	d := e.rules.limiter.Decide(r.Context(), &e.request)
 	e.decision = d
+	if refused { // what follows may be as bad
+		closing(w)
+	}
 	switch {
 	case !d.Allowed:
 		e.outcome.Status = d.Status
 		e.deny(w, r)
+	case refused:
+		e.answer(w, r, refusal)
 	case r.Method == http.MethodConnect || r.Method == http.MethodTrace:
 		closing(w)
 		e.answer(w, r, problemMethod())

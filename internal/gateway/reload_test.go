@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -201,5 +202,47 @@ func TestReloadOfUpstream(t *testing.T) {
 	}
 	if res, body := s.do("GET", "/", nil); res.StatusCode != 200 || body != "hello" {
 		t.Errorf("status %d, body %q: the upstream of Options is not kept", res.StatusCode, body)
+	}
+}
+
+// A thousand gateways that come and go, and a thousand reloads of one, leave no goroutine.
+func TestManyReloadsLeaveNothing(t *testing.T) {
+	const many = 1000
+	store := drossel.NewMemory(nil)
+	limiters := make([]*policy.Limiter, 2)
+	for i := range limiters {
+		limiters[i] = parsePolicy(t, fmt.Sprintf("gateway: {upstream: \"http://127.0.0.%d:1\"}\nroutes: {/: {limits: [%d/h by ip]}}", i+1, i+1), &policy.Options{Store: store})
+	}
+	before := runtime.NumGoroutine()
+	n := &network{}
+	for i := range many {
+		g, err := gateway.New(gateway.Options{Limiter: limiters[i%2], Dial: n.dial})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		l := n.listen("gateway:80")
+		go func() { served <- g.Serve(ctx, l) }()
+		stop()
+		if err := <-served; err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := inMemory(t, gateway.Options{Limiter: limiters[0]}, hello)
+	for i := range many {
+		if err := s.gateway.Reload(limiters[i%2]); err != nil {
+			t.Fatal(err)
+		}
+		if res, _ := s.do("GET", "/", nil); res.StatusCode != 200 && res.StatusCode != 429 {
+			t.Fatalf("reload %d: status %d", i, res.StatusCode)
+		}
+	}
+	s.close()
+	for i := 0; runtime.NumGoroutine() > before; i++ {
+		if i == 1_000_000 {
+			t.Fatalf("%d goroutines, before it were %d", runtime.NumGoroutine(), before)
+		}
+		runtime.Gosched()
 	}
 }
