@@ -231,3 +231,8 @@ func KeyNames(key string) []string {
 	names, _ := splitKey(key)
 	return names
 }
+
+// Settles reports whether Done may change what the decision has charged.
+func (d *Decision) Settles() bool {
+	return d.plan != nil && d.plan.settles && d.Batch.Allowed && !d.Batch.Peek
+}

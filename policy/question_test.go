@@ -210,6 +210,9 @@ func TestSettleCosts(t *testing.T) {
 		}
 		j, _ = l.DecideAll(t.Context(), policy.Questions{List: []policy.Question{limitAsked(l, "tokens", 10, "", "t")}, Settles: true})
 		j.Done(t.Context(), policy.Outcome{Costs: map[string]int64{"tokens": 150}})
+		if d := decideAll(t, l, limitAsked(l, "tokens", 1, "", "t")); d.RetryAfter != 81*600*time.Millisecond {
+			t.Errorf("retry after %v, want the time of 81 units", d.RetryAfter)
+		}
 		time.Sleep(47 * time.Second) // 80 units of debt refill in 48 s
 		if got := left(); got != 0 {
 			t.Errorf("%d left before the debt is paid", got)

@@ -30,6 +30,9 @@ func (w *certificateWatch) stop() {
 
 // watchCertificates watches the files of the certificates that are in force, and no others.
 func (r *reloader) watchCertificates() {
+	if r.gate == nil {
+		return
+	}
 	w := &r.certificates
 	files := r.gate.CertificateFiles()
 	if slices.Equal(files, w.files) {
@@ -60,6 +63,9 @@ func (r *reloader) watchCertificates() {
 // reloadCertificates reads the files again. If nobody has asked, it keeps silent about what it knows
 // already.
 func (r *reloader) reloadCertificates(asked bool) {
+	if r.gate == nil {
+		return
+	}
 	w := &r.certificates
 	changed, err := r.gate.ReloadCertificates()
 	if err != nil {

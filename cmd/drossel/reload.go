@@ -29,12 +29,14 @@ type reloader struct {
 	asJSON    bool
 	store     drossel.Store
 	telemetry *telemetry.Telemetry
-	gate      *gateway.Gateway
-	listening net.Addr // where the gateway does
+	gate      *gateway.Gateway // nil if the policy has no gateway section
+	decisions *decisions       // nil if it has no decisions section
+	listening net.Addr         // where the gateway does
 
 	inForce      *policy.Policy
-	text         []byte // of inForce
-	tried        []byte // the text that was looked at last
+	limiter      *policy.Limiter // of inForce
+	text         []byte          // of inForce
+	tried        []byte          // the text that was looked at last
 	certificates certificateWatch
 	failed       string // why it could not be read last; "" if it could
 }
@@ -49,11 +51,8 @@ func (p *program) newReloader(path string, log *slog.Logger) (*reloader, policy.
 	if err := problems.Err(); err != nil {
 		return nil, nil, err
 	}
-	if parsed.Decisions.Listen != "" {
-		return nil, nil, &failure{text: name + ": serve does not answer decisions yet", hint: "leave the section out"}
-	}
-	if parsed.Gateway.Upstream == nil {
-		return nil, nil, errNoGateway(name)
+	if parsed.Gateway.Upstream == nil && parsed.Decisions.Listen == "" {
+		return nil, nil, errNothingToServe(name)
 	}
 	secret, err := p.secret(parsed, path)
 	if err != nil {
@@ -72,9 +71,15 @@ func (p *program) newReloader(path string, log *slog.Logger) (*reloader, policy.
 	if err != nil {
 		return nil, nil, err
 	}
-	if r.gate, err = gateway.New(gateway.Options{Limiter: limiter, Folder: filepath.Dir(path), Log: log}); err != nil {
+	if parsed.Gateway.Upstream != nil {
+		if r.gate, err = gateway.New(gateway.Options{Limiter: limiter, Folder: filepath.Dir(path), Log: log}); err != nil {
+			return nil, nil, err
+		}
+	}
+	if r.decisions, err = r.newDecisions(limiter); err != nil {
 		return nil, nil, err
 	}
+	r.limiter = limiter
 	r.telemetry.InForce(parsed)
 	return r, problems, nil
 }
@@ -147,11 +152,24 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 	switch {
 	case known && !asked:
 	case bytes.Equal(text, r.text):
+		if err := r.renewSecrets(); err != nil {
+			r.refuse(err, nil)
+			return
+		}
 		r.telemetry.InForce(r.inForce)
 		r.tell(slog.LevelInfo, "policy unchanged", "#"+r.inForce.Fingerprint+" stays in force", nil)
 	default:
 		r.replace(ctx, name, text)
 	}
+}
+
+// renewSecrets reads the files that the decisions section names again: tokens and certificates change
+// while the policy does not.
+func (r *reloader) renewSecrets() error {
+	if r.decisions == nil {
+		return nil
+	}
+	return r.decisions.reload(r, r.limiter)
 }
 
 // replace puts a text in force, or says why not.
@@ -182,11 +200,16 @@ func (r *reloader) replace(ctx context.Context, name string, text []byte) {
 
 // enforce lets next decide from now on.
 func (r *reloader) enforce(ctx context.Context, next *policy.Policy) error {
-	if next.Gateway.Upstream == nil {
-		return errNoGateway(next.Name)
+	switch {
+	case r.gate != nil && next.Gateway.Upstream == nil:
+		return errSectionGone(next.Name, "gateway")
+	case r.decisions != nil && next.Decisions.Listen == "":
+		return errSectionGone(next.Name, "decisions")
 	}
-	if err := checkLoop(ctx, next.Gateway.Upstream, r.listening); err != nil {
-		return err
+	if r.gate != nil {
+		if err := checkLoop(ctx, next.Gateway.Upstream, r.listening); err != nil {
+			return err
+		}
 	}
 	secret, err := r.secret(next, r.path)
 	if err != nil {
@@ -196,11 +219,25 @@ func (r *reloader) enforce(ctx context.Context, next *policy.Policy) error {
 	if err != nil {
 		return err
 	}
-	if err := r.gate.Reload(limiter); err != nil {
-		return err
+	// What can be refused comes first: the gateway's upstream is good.
+	if r.decisions != nil {
+		if err := r.decisions.reload(r, limiter); err != nil {
+			return err
+		}
 	}
+	if r.gate != nil {
+		if err := r.gate.Reload(limiter); err != nil {
+			return err
+		}
+	}
+	r.limiter = limiter
 	r.watchCertificates()
 	return nil
+}
+
+// errSectionGone says that a section that is served is not in the file any more.
+func errSectionGone(name, section string) error {
+	return &failure{text: name + ": no " + section + " section any more, which is being served", hint: "restart to serve without it"}
 }
 
 // refuse says what is wrong and what would have changed.

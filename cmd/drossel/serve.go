@@ -29,11 +29,11 @@ func (p *program) serveCommand() *cobra.Command {
 	var level string
 	cmd := &cobra.Command{
 		Use:     "serve [policy.yaml]",
-		Short:   "run the gateway of a policy file",
+		Short:   "run the gateway and the decision service of a policy file",
 		Example: "  drossel serve policy.yaml",
 		Long: `Serve listens where the policy's gateway section says and forwards what the policy allows to the
-upstream. It logs on the standard error, one line when it is ready and one when it stops, with the
-reason. On SIGINT and SIGTERM it takes no new connection and lets running requests end, for half a
+upstream, and where its decisions section says it answers programs and proxies. It logs on the standard
+error, one line when it is ready and one when it stops, with the reason. On SIGINT and SIGTERM it takes no new connection and lets running requests end, for half a
 minute at most; a second signal ends it at once.
 
 When the policy file changes, and on SIGHUP, it is read again. All counts are kept, and the log says
@@ -74,22 +74,14 @@ func (p *program) serve(ctx context.Context, path string, log *slog.Logger, asJS
 		return err
 	}
 	defer stopMetrics()
-	listener, err := listen(ctx, "gateway", parsed.Gateway.Listen)
+	facts := startFacts{policy: parsed, warnings: problems, metrics: metricsAt}
+	surfaces, err := r.open(ctx, &facts)
 	if err != nil {
 		return err
 	}
-	if err := checkLoop(ctx, parsed.Gateway.Upstream, listener.Addr()); err != nil {
-		_ = listener.Close()
-		return err
-	}
-	facts := startFacts{
-		policy: parsed, warnings: problems, at: address(listener, scheme(parsed)), metrics: metricsAt, upstream: probe(ctx, parsed.Gateway.Upstream),
-		certificates: r.gate.Certificates(),
-		took:         time.Since(start),
-	}
+	facts.took = time.Since(start)
 	watch.Ready()
 	p.announce(log, facts, asJSON)
-	r.listening = listener.Addr()
 	r.watchCertificates()
 	stopReloads := r.start(ctx, hangups, file)
 	said := make(chan struct{})
@@ -98,7 +90,7 @@ func (p *program) serve(ctx context.Context, path string, log *slog.Logger, asJS
 		p.say(log, asJSON, "stopping: "+reason(ctx)+"; running requests may end")
 		close(said)
 	})
-	err = r.gate.Serve(ctx, listener)
+	err = serveAll(ctx, surfaces)
 	stopReloads()
 	flush(ctx, watch)
 	if err != nil {
@@ -110,11 +102,69 @@ func (p *program) serve(ctx context.Context, path string, log *slog.Logger, asJS
 	return nil
 }
 
-func errNoGateway(name string) error {
+func errNothingToServe(name string) error {
 	return &failure{
-		text: name + ": no gateway section, so there is nothing to serve",
-		hint: `gateway: {upstream: "http://127.0.0.1:3000"}`,
+		text: name + ": no gateway and no decisions section, so there is nothing to serve",
+		hint: `gateway: {upstream: "http://127.0.0.1:3000"}, or decisions: {}`,
 	}
+}
+
+// A surface is what serves a section of the policy.
+type surface struct {
+	listener net.Listener
+	serve    func(context.Context, net.Listener) error // until the context ends
+}
+
+// open listens for every section that answers requests, and says so in facts.
+func (r *reloader) open(ctx context.Context, facts *startFacts) (surfaces []surface, err error) {
+	defer func() {
+		if err != nil {
+			for _, s := range surfaces {
+				_ = s.listener.Close()
+			}
+		}
+	}()
+	p := r.inForce
+	if r.gate != nil {
+		l, err := listen(ctx, "gateway", p.Gateway.Listen)
+		if err != nil {
+			return surfaces, err
+		}
+		surfaces = append(surfaces, surface{l, r.gate.Serve})
+		if err := checkLoop(ctx, p.Gateway.Upstream, l.Addr()); err != nil {
+			return surfaces, err
+		}
+		r.listening = l.Addr()
+		facts.at, facts.upstream = address(l, scheme(p)), probe(ctx, p.Gateway.Upstream)
+		facts.certificates = r.gate.Certificates()
+	}
+	if r.decisions != nil {
+		l, err := r.decisions.open(ctx, p.Decisions)
+		if err != nil {
+			return surfaces, err
+		}
+		surfaces = append(surfaces, surface{l, r.decisions.server.Serve})
+		facts.decisions = address(l, r.decisions.scheme())
+	}
+	return surfaces, nil
+}
+
+// serveAll serves until ctx ends or one surface fails, and returns when none is running any more.
+func serveAll(ctx context.Context, surfaces []surface) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, len(surfaces))
+	for _, s := range surfaces {
+		go func() { ended <- s.serve(ctx, s.listener) }()
+	}
+	var errs []error
+	for range surfaces {
+		if err := <-ended; err != nil {
+			errs = append(errs, err)
+			cancel()
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // flushTimeout is how long the end waits for who reads the log.
@@ -162,7 +212,8 @@ func (p *program) say(log *slog.Logger, asJSON bool, text string) {
 type startFacts struct {
 	policy       *policy.Policy
 	warnings     policy.Problems
-	at, upstream string
+	at, upstream string // of the gateway; "" if there is none
+	decisions    string // where questions are answered; "" if nowhere
 	metrics      string // where they are served; "" if nowhere
 	took         time.Duration
 	certificates []gateway.Certificate
@@ -176,7 +227,7 @@ func (p *program) announce(log *slog.Logger, f startFacts, asJSON bool) {
 		}
 		log.Info("ready", slog.String("version", buildInfo().Version), slog.String("policy", pol.Name),
 			slog.String("fingerprint", pol.Fingerprint), slog.Int("routes", len(pol.Routes)), slog.Int("limits", len(pol.Limits)),
-			slog.String("gateway", f.at), slog.String("metrics", f.metrics), slog.String("upstream", pol.Gateway.Upstream.Redacted()), slog.String("upstream_state", f.upstream),
+			slog.String("gateway", f.at), slog.String("decisions", f.decisions), slog.String("metrics", f.metrics), slog.String("upstream", redacted(pol.Gateway.Upstream)), slog.String("upstream_state", f.upstream),
 			slog.String("store", pol.Store.String()), slog.String("clients", clients(pol)), slog.Bool("shadow", pol.Shadow),
 			slog.Duration("took", f.took))
 		return
@@ -184,9 +235,14 @@ func (p *program) announce(log *slog.Logger, f startFacts, asJSON bool) {
 	line := func(what, text string) { fmt.Fprintf(p.stderr, "%-10s %s\n", what, text) }
 	fmt.Fprintf(p.stderr, "drossel %s  %s  #%s  %s, %s\n", buildInfo().Version, pol.Name, pol.Fingerprint,
 		plural(len(pol.Routes), "route"), plural(len(pol.Limits), "limit"))
-	line("gateway", f.at+" -> "+pol.Gateway.Upstream.Redacted()+"      "+f.upstream)
+	if f.at != "" {
+		line("gateway", f.at+" -> "+pol.Gateway.Upstream.Redacted()+"      "+f.upstream)
+	}
 	for _, c := range f.certificates {
 		line("tls", certificate(c))
+	}
+	if f.decisions != "" {
+		line("decisions", decisionsLine(f.decisions, pol.Decisions))
 	}
 	if f.metrics != "" {
 		line("metrics", f.metrics+"/metrics   health /healthz /readyz")

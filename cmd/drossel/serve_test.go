@@ -187,10 +187,10 @@ routes: {/: deny}
 	s.until(t, "^stopped: done$")
 }
 
-func TestServeWantsAGateway(t *testing.T) {
+func TestServeWantsSomething(t *testing.T) {
 	s := serve(t, "routes: {/: deny}\n")
-	s.until(t, `policy.yaml: no gateway section, so there is nothing to serve$`)
-	s.until(t, `^hint: gateway: {upstream: "http://127.0.0.1:3000"}$`)
+	s.until(t, `policy.yaml: no gateway and no decisions section, so there is nothing to serve$`)
+	s.until(t, `^hint: gateway: {upstream: "http://127.0.0.1:3000"}, or decisions: {}$`)
 	if code := <-s.code; code != exitFailed {
 		t.Errorf("exit code %d, want %d", code, exitFailed)
 	}

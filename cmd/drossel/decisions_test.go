@@ -1,0 +1,316 @@
+package main
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"io"
+	"io/fs"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drossel-io/drossel/policy"
+)
+
+// decisionsAt returns where the log says that questions are answered.
+func decisionsAt(t *testing.T, log string) string {
+	t.Helper()
+	at := regexp.MustCompile(`(?m)^decisions +(\S+) `).FindStringSubmatch(log)
+	if at == nil {
+		t.Fatalf("no decisions in\n%s", log)
+	}
+	return at[1]
+}
+
+func ask(t *testing.T, client *http.Client, url, token, body string) (int, map[string]any) {
+	t.Helper()
+	req, err := http.NewRequest(http.MethodPost, url+"/v1/decide", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	var answer map[string]any
+	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, answer
+}
+
+// Decisions alone, with a token that changes while they are served.
+func TestServeDecisions(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("token", "first-token-0123456789\n")
+	text := "decisions: {listen: \"127.0.0.1:0\", token_file: token}\nlimits: {tokens: 10/h by ip}\n"
+	write("policy.yaml", text)
+	s := serveFile(t, filepath.Join(dir, "policy.yaml"))
+	log := s.until(t, "^ready in ")
+	if !strings.Contains(log, "JSON API (with a token)\n") || strings.Contains(log, "gateway") || strings.Contains(log, "first-token") {
+		t.Errorf("the log is\n%s", log)
+	}
+	url := decisionsAt(t, log)
+	const question = `{"limit":"tokens","cost":4,"ip":"203.0.113.7"}`
+	if status, answer := ask(t, http.DefaultClient, url, "first-token-0123456789", question); status != 200 || answer["allowed"] != true {
+		t.Errorf("status %d: %v", status, answer)
+	}
+	if status, _ := ask(t, http.DefaultClient, url, "", question); status != 401 {
+		t.Errorf("status %d without a token", status)
+	}
+
+	write("token", "second-token-0123456789\n")
+	write("policy.yaml", text+"# changed\n")
+	s.until(t, "^policy reloaded")
+	if status, _ := ask(t, http.DefaultClient, url, "first-token-0123456789", question); status != 401 {
+		t.Errorf("status %d with the token of before", status)
+	}
+	if _, answer := ask(t, http.DefaultClient, url, "second-token-0123456789", question); answer["limits"].([]any)[0].(map[string]any)["remaining"] != 2.0 {
+		t.Errorf("the count was not kept: %v", answer)
+	}
+
+	write("policy.yaml", strings.Replace(text, ", token_file: token", "", 1))
+	s.until(t, "^policy NOT reloaded")
+	s.until(t, "token_file cannot be taken away while decisions are served$")
+	if status, _ := ask(t, http.DefaultClient, url, "", question); status != 401 {
+		t.Errorf("status %d without a token, after a reload that was refused", status)
+	}
+	write("policy.yaml", "gateway: {upstream: \"http://127.0.0.1:1\"}\nroutes: {/: deny}\n")
+	s.until(t, "no decisions section any more, which is being served$")
+	s.stop(errors.New("done"))
+	s.until(t, "^stopped: done$")
+	if code := <-s.code; code != exitDone {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// A gateway and decisions have one policy and one store.
+func TestServeGatewayAndDecisions(t *testing.T) {
+	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer upstream.Close()
+	s := serve(t, `
+gateway: {listen: "127.0.0.1:0", upstream: "`+upstream.URL+`"}
+decisions: {listen: "127.0.0.1:0"}
+metrics: {listen: "127.0.0.1:0"}
+limits: {all: 3/h by ip}
+routes: {/: {limits: [all]}}
+`)
+	log := s.until(t, "^ready in ")
+	gate := regexp.MustCompile(`gateway +(\S+) `).FindStringSubmatch(log)[1]
+	metrics := regexp.MustCompile(`metrics +(\S+)/metrics`).FindStringSubmatch(log)[1]
+	get := func(url string) (int, string) {
+		res, err := http.Get(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = res.Body.Close() }()
+		body, _ := io.ReadAll(res.Body)
+		return res.StatusCode, string(body)
+	}
+	if status, _ := get(gate); status != 200 {
+		t.Errorf("the gateway says %d", status)
+	}
+	for i := range 3 {
+		_, answer := ask(t, http.DefaultClient, decisionsAt(t, log), "", `{"method":"GET","path":"/","ip":"127.0.0.1"}`)
+		if want := i < 2; answer["allowed"] != want {
+			t.Errorf("%d: %v, want %v", i, answer["allowed"], want)
+		}
+	}
+	if status, _ := get(gate); status != 429 {
+		t.Errorf("the gateway says %d", status)
+	}
+	if _, text := get(metrics + "/metrics"); !strings.Contains(text, `drossel_checks_total{limit="all",outcome="denied"} 2`) {
+		t.Errorf("the metrics are\n%s", text)
+	}
+	s.stop(errors.New("done"))
+	s.until(t, "^stopped: done$")
+}
+
+// Who may connect to a socket is who may ask.
+func TestServeDecisionsOnASocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "drossel.sock")
+	s := serve(t, `
+decisions: {listen: "unix:`+path+`", socket_mode: "0600"}
+limits: {all: 3/h by ip}
+`)
+	s.until(t, "^ready in ")
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o600 || info.Mode()&fs.ModeSocket == 0 {
+		t.Errorf("the socket is %v, error %v", info.Mode(), err)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", path)
+	}}}
+	if _, answer := ask(t, client, "http://drossel", "", `{"limit":"all","ip":"203.0.113.7"}`); answer["allowed"] != true {
+		t.Errorf("%v", answer)
+	}
+	s.stop(errors.New("done"))
+	s.until(t, "^stopped: done$")
+}
+
+// pemPair makes a certificate of an authority, or an authority.
+func pemPair(t *testing.T, dir, name string, authority *tls.Certificate) *tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		IsCA: authority == nil, BasicConstraintsValid: true,
+	}
+	parent, signer := template, any(key)
+	if authority != nil {
+		parent, signer = authority.Leaf, authority.PrivateKey
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+	for file, text := range map[string][]byte{name + ".pem": certPEM, name + "-key.pem": keyPEM} {
+		if err := os.WriteFile(filepath.Join(dir, file), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &pair
+}
+
+// With client_ca only those are answered who have a certificate of it.
+func TestServeDecisionsTLS(t *testing.T) {
+	dir := t.TempDir()
+	authority := pemPair(t, dir, "ca", nil)
+	pemPair(t, dir, "server", authority)
+	client := pemPair(t, dir, "client", authority)
+	stranger := pemPair(t, dir, "stranger", nil)
+	text := "decisions:\n  listen: \":0\"\n  tls: {cert: server.pem, key: server-key.pem, client_ca: ca.pem}\nlimits: {all: 9/h by ip}\n"
+	if err := os.WriteFile(filepath.Join(dir, "policy.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := serveFile(t, filepath.Join(dir, "policy.yaml"))
+	log := s.until(t, "^ready in ")
+	if !strings.Contains(log, "JSON API (with a client certificate)") {
+		t.Errorf("the log is\n%s", log)
+	}
+	url := strings.Replace(decisionsAt(t, log), "0.0.0.0", "127.0.0.1", 1)
+	if !strings.HasPrefix(url, "https://") {
+		t.Errorf("it listens at %s", url)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(authority.Leaf)
+	with := func(own ...tls.Certificate) *http.Client {
+		return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: own}}}
+	}
+	if _, answer := ask(t, with(*client), url, "", `{"limit":"all","ip":"203.0.113.7"}`); answer["allowed"] != true {
+		t.Errorf("%v", answer)
+	}
+	for who, c := range map[string]*http.Client{"nobody": with(), "a stranger": with(*stranger)} {
+		if res, err := c.Post(url+"/v1/decide", "application/json", strings.NewReader(`{"limit":"all","ip":"203.0.113.7"}`)); err == nil {
+			_ = res.Body.Close()
+			t.Errorf("%s is answered with %s", who, res.Status)
+		}
+	}
+	s.stop(errors.New("done"))
+	s.until(t, "^stopped: done$")
+}
+
+func TestServeDecisionsRefuses(t *testing.T) {
+	for _, tt := range []struct{ section, token, want string }{
+		{`{listen: "127.0.0.1:0", token_file: tokn}`, "", `policy.yaml: decisions: token_file: tokn: no such file or directory$`},
+		{`{listen: "127.0.0.1:0", token_file: token}`, "short", `token_file: token: 5 bytes are too short for a token; it has at least 16$`},
+		{`{listen: "127.0.0.1:0", token_file: token}`, "two lines of text\nand one more", `token_file: token: a token is one line of visible ASCII characters$`},
+		{`{listen: "127.0.0.1:0", tls: {cert: token, key: token}}`, "no certificate at all", `decisions: tls: tls: failed to find any PEM data in certificate input$`},
+		{`{listen: ":0"}`, "", `:0 is reachable from elsewhere and has no token_file$`},
+	} {
+		dir := t.TempDir()
+		text := "decisions: " + tt.section + "\nlimits: {all: 3/h by ip}\n"
+		if err := errors.Join(os.WriteFile(filepath.Join(dir, "policy.yaml"), []byte(text), 0o600), os.WriteFile(filepath.Join(dir, "token"), []byte(tt.token), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		s := serveFile(t, filepath.Join(dir, "policy.yaml"))
+		log := s.until(t, tt.want)
+		for s.lines.Scan() {
+			log += s.lines.Text()
+		}
+		if strings.Contains(log, "two lines") || strings.Contains(log, "short\n") {
+			t.Errorf("the log repeats a token: %s", log)
+		}
+		if code := <-s.code; code != exitFailed {
+			t.Errorf("exit code %d, want %d", code, exitFailed)
+		}
+	}
+}
+
+// The examples of docs/api.md are calls that the policy on the page answers.
+func TestAPIDoc(t *testing.T) {
+	text, err := os.ReadFile("../../docs/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	src, _, _ := strings.Cut(strings.SplitN(string(text), "```yaml\n", 2)[1], "```")
+	if _, problems := policy.Parse("api.md", []byte(src)); len(problems) > 0 {
+		t.Error(problems)
+	}
+	s := serve(t, strings.Replace(src, "127.0.0.1:7080", "127.0.0.1:0", 1))
+	url := decisionsAt(t, s.until(t, "^ready in "))
+	asked := 0
+	for i, body := range strings.Split(string(text), "```") {
+		if i%2 == 0 {
+			continue // between blocks
+		}
+		body = strings.TrimPrefix(body, "json")
+		if _, after, ok := strings.Cut(body, "POST /v1/decide\nContent-Type: application/json\n"); ok {
+			body = after
+		}
+		var v map[string]any
+		if json.Unmarshal([]byte(body), &v) != nil || v["allowed"] != nil || v["title"] != nil {
+			continue
+		}
+		if status, answer := ask(t, http.DefaultClient, url, "", body); status != 200 {
+			t.Errorf("%s\nstatus %d: %v", body, status, answer)
+		}
+		asked++
+	}
+	if asked < 4 {
+		t.Errorf("%d calls", asked)
+	}
+	s.stop(errors.New("done"))
+	s.until(t, "^stopped: done$")
+}

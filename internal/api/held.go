@@ -1,0 +1,199 @@
+package api
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/drossel-io/drossel"
+	"github.com/drossel-io/drossel/policy"
+)
+
+const (
+	// maxHeld is how many decisions are held to be settled. Beyond, charges stay as
+	// they are and places in flight end by themselves: never more than the limit.
+	maxHeld = 100_000
+
+	// heldFor is how long one is held, unless its place in flight is held longer.
+	heldFor = 10 * time.Minute
+)
+
+// A held decision waits for its end.
+type held struct {
+	mu       sync.Mutex       // guards the fields below: the decision belongs to one goroutine at a time
+	decision *policy.Decision // nil once it is settled
+	within   time.Duration
+}
+
+// hold keeps a decision until it is settled, and returns for how long,
+// milliseconds; 0 if there is no room.
+func (s *Server) hold(d *policy.Decision) int64 {
+	h := &held{decision: d, within: heldFor}
+	for _, l := range d.Limits {
+		if n := l.Budget.Limit(); n.Algorithm == drossel.Concurrency {
+			h.within = max(h.within, n.Period)
+		}
+	}
+	if !s.held.put(d.Batch.ID.String(), h, time.Now().Add(h.within), 1, false) {
+		if s.full.CompareAndSwap(false, true) {
+			s.log.LogAttrs(context.Background(), slog.LevelWarn, "too many decisions wait to be settled: those of now keep their charges",
+				slog.Int("held", maxHeld), slog.Duration("held_for", heldFor))
+		}
+		return 0
+	}
+	s.full.Store(false)
+	return milliseconds(h.within)
+}
+
+// A settled is the answer to a settle.
+type settled struct {
+	ID      string `json:"id"`
+	Settled bool   `json:"settled"` // false if it was settled before
+}
+
+// settle answers a call of /v1/settle.
+func (s *Server) settle(ctx context.Context, _ *rules, body []byte) (any, *problem) {
+	v, p := readJSON(body)
+	if p != nil {
+		return nil, p
+	}
+	f, p := v.fields([]string{"id", "status", "cost", "costs", "unserved"})
+	if p != nil {
+		return nil, p
+	}
+	id, h, p := s.find(v, f["id"])
+	if p != nil {
+		return nil, p
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.decision == nil {
+		return settled{ID: id}, nil
+	}
+	o, p := readOutcome(h.decision, f)
+	if p != nil {
+		return nil, p
+	}
+	// Its name stays for a while, so that a second settle is told apart from a wrong one.
+	h.decision.Done(context.WithoutCancel(ctx), o)
+	h.decision = nil
+	return settled{ID: id, Settled: true}, nil
+}
+
+// readOutcome reads how a request ended.
+func readOutcome(d *policy.Decision, f map[string]*value) (o policy.Outcome, p *problem) {
+	if status := f["status"]; status != nil {
+		n, p := status.number(999)
+		if p == nil && n < 100 {
+			p = problemAt(status, "such as 200", "is not a status")
+		}
+		if p != nil {
+			return o, p
+		}
+		o.Status = int(n)
+	}
+	if o.Unserved, p = f["unserved"].flag(); p != nil {
+		return o, p
+	}
+	if o.Costs, p = readCosts(d, f["costs"]); p != nil || f["cost"] == nil {
+		return o, p
+	}
+	names := countedNames(d)
+	if o.Costs != nil || len(names) != 1 {
+		return o, problemAt(f["cost"], `write such as {"costs":{"tokens":3500}}`, "cost is for a decision of one limit")
+	}
+	cost, p := f["cost"].number(drossel.MaxQuota)
+	o.Costs = map[string]int64{names[0]: cost}
+	return o, p
+}
+
+func readCosts(d *policy.Decision, v *value) (map[string]int64, *problem) {
+	if v == nil {
+		return nil, nil
+	}
+	if v.kind != mapKind {
+		return nil, v.wrong(mapKind)
+	}
+	names := countedNames(d)
+	f, p := v.fields(names)
+	if p != nil {
+		p.Detail = "the decision has no limit " + p.Detail[len("there is no field "):]
+		return nil, p
+	}
+	costs := map[string]int64{}
+	for name := range maps.Keys(f) {
+		if costs[name], p = f[name].number(drossel.MaxQuota); p != nil {
+			return nil, p
+		}
+	}
+	return costs, nil
+}
+
+// countedNames are the limits of a decision that have a cost.
+func countedNames(d *policy.Decision) []string {
+	seen, names := map[string]bool{}, []string{}
+	for _, l := range d.Limits {
+		if l.Budget.Limit().Algorithm != drossel.Concurrency && !seen[l.Name] {
+			seen[l.Name] = true
+			names = append(names, l.Name)
+		}
+	}
+	return names
+}
+
+// A renewed is the answer to a renew.
+type renewed struct {
+	ID           string `json:"id"`
+	Renewed      bool   `json:"renewed"` // false if a place in flight was lost
+	SettleWithin int64  `json:"settle_within_ms"`
+}
+
+// renew answers a call of /v1/renew.
+func (s *Server) renew(ctx context.Context, _ *rules, body []byte) (any, *problem) {
+	v, p := readJSON(body)
+	if p != nil {
+		return nil, p
+	}
+	f, p := v.fields([]string{"id"})
+	if p != nil {
+		return nil, p
+	}
+	id, h, p := s.find(v, f["id"])
+	if p != nil {
+		return nil, p
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.decision == nil {
+		p := problemAt(f["id"], "", "the decision is settled")
+		p.Status, p.Title = http.StatusConflict, http.StatusText(http.StatusConflict)
+		return nil, p
+	}
+	kept, err := h.decision.Renew(ctx)
+	if err != nil {
+		p := newProblem(http.StatusServiceUnavailable, "", "the store could not tell")
+		p.field, p.value = "Retry-After", "1"
+		return nil, p
+	}
+	s.held.extend(id, time.Now().Add(h.within), 1)
+	return renewed{ID: id, Renewed: kept, SettleWithin: milliseconds(h.within)}, nil
+}
+
+// find returns the held decision that a call is about.
+func (s *Server) find(v, at *value) (string, *held, *problem) {
+	if at == nil {
+		return "", nil, problemAt(v, "the id of the answer to decide", "id is missing")
+	}
+	id, p := at.string(maxID)
+	if p != nil {
+		return "", nil, p
+	}
+	h, ok := s.held.get(id)
+	if !ok {
+		return "", nil, problemUnknownID(at)
+	}
+	return id, h, nil
+}
