@@ -546,3 +546,44 @@ func BenchmarkClientIP(b *testing.B) {
 		})
 	}
 }
+
+// A value that people have written is compared in the form that requests have it in.
+func TestNormal(t *testing.T) {
+	long := strings.Repeat("x", 2000)
+	as, err := identity.NewAttributes([]identity.Attribute{
+		{Name: "plan", From: "header.x-plan", Values: []string{"Free", "pro"}, Fold: true},
+		{Name: "tenant"},
+	}, identity.ClientIP{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ name, text, want string }{
+		{"plan", "FREE", "free"},
+		{"plan", " Pro ", "pro"},
+		{"plan", "gold", ""},
+		{"tenant", "Acme", "Acme"},
+		{"tenant", "", ""},
+		{"method", "get", "GET"},
+		{"method", "purge", "OTHER"},
+		{"host", "API.example.com:8080", "api.example.com"},
+	} {
+		ref, err := as.Ref(tt.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := ref.Normal(tt.text); got != tt.want {
+			t.Errorf("%s: Normal(%q) = %q, want %q", tt.name, tt.text, got, tt.want)
+		}
+	}
+	ref, err := as.Ref("tenant")
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := identity.Request{Given: map[string]string{"tenant": long}}
+	if got := ref.Normal(long); got != as.Value(&req, ref).Text || got == long {
+		t.Errorf("a long value: %q", got)
+	}
+	if (identity.Ref{}).Normal("x") != "" {
+		t.Error("the zero Ref has a value")
+	}
+}

@@ -384,3 +384,19 @@ func TestViaString(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+func TestClientIn(t *testing.T) {
+	set := identity.MustCIDRs("203.0.113.0/24", "2001:db8::/32")
+	for addr, want := range map[string]bool{
+		"203.0.113.9": true, "203.0.114.9": false, "2001:db8:1::1": true, "2001:db9::1": false,
+		"::ffff:203.0.113.9": true, "64:ff9b::203.0.113.9": true, "64:ff9b::203.0.114.9": false,
+	} {
+		client := identity.Client{Addr: netip.MustParseAddr(addr)}
+		if got := client.In(set); got != want {
+			t.Errorf("%s is in %v: %v", addr, set, got)
+		}
+	}
+	if (&identity.Client{}).In(set) {
+		t.Error("a client without an address is in a set")
+	}
+}
