@@ -190,6 +190,9 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.rules = g.rules.Load()
 	e.request = identity.FromHTTP(r)
 	e.rpc = grpclimit.ProtocolOf(r.Method, r.URL.RawQuery, r.Header)
+	if e.rpc == grpclimit.GRPC {
+		e.began = time.Now()
+	}
 	g.watchProxy(r, e.rules)
 	e.serve(w, r, refusal, refused)
 }
@@ -214,6 +217,7 @@ type exchange struct {
 	proxy    httputil.ReverseProxy
 	request  identity.Request
 	rpc      grpclimit.Protocol
+	began    time.Time // a call of gRPC
 	decision *policy.Decision
 	writer   http.ResponseWriter
 	body     *requestBody // nil if there is none

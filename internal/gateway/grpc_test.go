@@ -1,12 +1,16 @@
 package gateway_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/binary"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
+	"net/http"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -21,6 +25,7 @@ import (
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/drossel-io/drossel/internal/gateway"
 	"github.com/drossel-io/drossel/policy"
@@ -93,7 +98,7 @@ func (s *grpcServer) FullDuplexCall(ss grpc.BidiStreamingServer[testgrpc.Streami
 
 // grpcSetup starts a server of gRPC with a gateway in front of it, and a client of the
 // gateway; all with TLS or all without.
-func grpcSetup(t *testing.T, secure bool, routes string) (*grpcServer, testgrpc.TestServiceClient, *setup) {
+func grpcSetup(t *testing.T, secure bool, routes string, log ...*slog.Logger) (*grpcServer, testgrpc.TestServiceClient, *setup) {
 	t.Helper()
 	folder := t.TempDir()
 	leaf := writePair(t, folder, "one", "api.example")
@@ -128,7 +133,11 @@ func grpcSetup(t *testing.T, secure bool, routes string) (*grpcServer, testgrpc.
 		t.Fatal(err)
 	}
 	file := "gateway: {upstream: \"http://127.0.0.1:1\", " + keys + "}\n" + routes
-	s := start(t, gateway.Options{Limiter: parsePolicy(t, file, &policy.Options{}), Folder: folder, Upstream: at}, front)
+	o := gateway.Options{Limiter: parsePolicy(t, file, &policy.Options{}), Folder: folder, Upstream: at}
+	if len(log) > 0 {
+		o.Log = log[0]
+	}
+	s := start(t, o, front)
 	s.dial, s.address = (&net.Dialer{}).DialContext, front.Addr().String()
 	s.gateway.Trust(roots)
 	conn, err := grpc.NewClient("passthrough:///"+s.address, grpc.WithTransportCredentials(client), grpc.WithAuthority("api.example"))
@@ -192,8 +201,10 @@ func TestGRPCDeadlines(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		up, c, _ := grpcSetup(t, secure, openPolicy)
 		for want, limit := range map[codes.Code]func() (context.Context, context.CancelFunc){
-			codes.DeadlineExceeded: func() (context.Context, context.CancelFunc) { return context.WithTimeout(t.Context(), 200*time.Millisecond) },
-			codes.Canceled:         func() (context.Context, context.CancelFunc) { return context.WithCancel(t.Context()) },
+			codes.DeadlineExceeded: func() (context.Context, context.CancelFunc) {
+				return context.WithTimeout(t.Context(), 200*time.Millisecond)
+			},
+			codes.Canceled: func() (context.Context, context.CancelFunc) { return context.WithCancel(t.Context()) },
 		} {
 			ctx, cancel := limit()
 			done := make(chan error, 1)
@@ -270,5 +281,41 @@ func TestGRPCRetries(t *testing.T) {
 	}
 	if up.reached.Load() != 2 {
 		t.Errorf("%d calls reached the server, want 2", up.reached.Load())
+	}
+}
+
+// When the time of a call is over its server resets it, and that is what its client is
+// told: not that the upstream has failed.
+func TestGRPCTimeIsOver(t *testing.T) {
+	var log syncLog
+	up, _, s := grpcSetup(t, false, openPolicy, log.logger())
+	message, err := proto.Marshal(&testgrpc.SimpleRequest{Payload: &testgrpc.Payload{Body: []byte("wait")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, timeout := range []string{"20m", "20000u", "20000000n"} {
+		body := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...) //nolint:gosec // a few bytes
+		r, err := http.NewRequestWithContext(t.Context(), "POST", "http://api.example/grpc.testing.TestService/UnaryCall", bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = http.Header{"Content-Type": {"application/grpc"}, "Grpc-Timeout": {timeout}, "Te": {"trailers"}}
+		res, err := s.speaking(2, false).Do(r) // this client has no deadline of its own
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, res.Body)
+		_ = res.Body.Close()
+		if got := res.Header.Get("Grpc-Status") + res.Trailer.Get("Grpc-Status"); got != "4" {
+			t.Errorf("%s: status %s, want 4: header %v, trailer %v", timeout, got, res.Header, res.Trailer)
+		}
+		select {
+		case <-up.waiting:
+			<-up.released
+		default: // the time was over before the call arrived
+		}
+	}
+	if strings.Contains(log.String(), "does not answer") {
+		t.Errorf("the upstream is said to be down:\n%s", log.String())
 	}
 }

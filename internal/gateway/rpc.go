@@ -41,6 +41,32 @@ func (e *exchange) writeProblem(w http.ResponseWriter, r *http.Request, p proble
 	e.rpc.Write(w, r.Header.Get("Content-Type"), p.Status, grpclimit.Problem(p.Status, p.Error.Code, p.Detail, e.decision.Batch.ID), pushback)
 }
 
+// maxTimeout is the longest that counts as one.
+const maxTimeout = 365 * 24 * time.Hour
+
+// timeoutOf returns how long the client of a gRPC call waits for its end, as it says; false
+// if it does not.
+func timeoutOf(h http.Header) (time.Duration, bool) {
+	text := h.Get("Grpc-Timeout")
+	if len(text) < 2 || len(text) > 9 {
+		return 0, false
+	}
+	units := map[byte]time.Duration{'H': time.Hour, 'M': time.Minute, 'S': time.Second, 'm': time.Millisecond, 'u': time.Microsecond, 'n': 1}
+	n, err := strconv.ParseUint(text[:len(text)-1], 10, 32)
+	unit := units[text[len(text)-1]]
+	if err != nil || unit == 0 || n > uint64(maxTimeout/unit) { //nolint:gosec // it is positive
+		return 0, false
+	}
+	return time.Duration(n) * unit, true //nolint:gosec // it fits
+}
+
+// late reports whether the client of a gRPC call does not wait any more. The upstream
+// resets the call then, which is no failure of it.
+func (e *exchange) late(r *http.Request) bool {
+	timeout, ok := timeoutOf(r.Header)
+	return ok && e.rpc == grpclimit.GRPC && time.Since(e.began) >= timeout
+}
+
 // rpcOutcome returns the status that the response of a call ended with, which is in its
 // trailer or, if there is nothing else, in its head. It is 0 if the response is none of
 // gRPC.

@@ -132,6 +132,10 @@ func (e *exchange) fail(w http.ResponseWriter, r *http.Request, err error) {
 		e.answer(w, r, problemBody())
 		return
 	}
+	if e.late(r) {
+		e.answer(w, r, problemTimeout())
+		return
+	}
 	if !g.down.Swap(true) {
 		g.log.LogAttrs(r.Context(), slog.LevelError, "upstream does not answer",
 			slog.String("upstream", e.rules.upstream.Redacted()), slog.String("error", redact.Error(err)))
