@@ -6,32 +6,21 @@ import (
 	"time"
 )
 
-// Heartbeat says that the process id lives for another ttl by Redis' clock, and
-// returns how many processes with the store's prefix do, itself included. With a ttl
-// of 0 the process leaves.
+// Heartbeat says that the process id lives for another ttl, and returns how many
+// processes of this prefix and secret do, itself included. With a ttl of 0 the process
+// leaves. Only a hash of id is stored.
 func (s *Store) Heartbeat(ctx context.Context, id string, ttl time.Duration) (n int, err error) {
-	reply, err := s.eval(ctx, s.scripts.heartbeat, s.name+":1:{processes}", id, strconv.FormatInt(ttl.Milliseconds(), 10))
+	command := []string{
+		"EVALSHA", s.scripts.heartbeat.sha, "1", s.prefix + "processes}",
+		s.ids.ID("process", id), strconv.FormatInt(max(0, ttl.Milliseconds()), 10),
+	}
+	reply, err := eval(ctx, s.client, s.scripts.heartbeat, command)
 	if err != nil {
 		return 0, err
 	}
 	count, ok := reply.(int64)
-	if !ok || count < 0 {
+	if !ok {
 		return 0, nonsense()
 	}
 	return int(count), nil
-}
-
-// eval runs a script about one key. One that Redis does not know has not run, so it
-// is sent once more with its text.
-func (s *Store) eval(ctx context.Context, script *script, key string, args ...string) (any, error) {
-	command := append([]string{"EVALSHA", script.sha, "1", key}, args...)
-	reply, err := s.client.Do(ctx, command...)
-	if server, ok := err.(ServerError); ok && server.code() == "NOSCRIPT" { //nolint:errorlint // a Client returns it as it is
-		command[0], command[1] = "EVAL", script.text
-		reply, err = s.client.Do(ctx, command...)
-	}
-	if err != nil {
-		return nil, classify(err)
-	}
-	return reply, nil
 }

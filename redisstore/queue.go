@@ -176,19 +176,13 @@ func (q *queue) send(calls []*call) {
 	}
 }
 
-// run sends one command. A script that Redis does not know has not run, so it is
-// sent once more with its text.
+// run sends one command.
 func (q *queue) run(calls []*call) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), q.timeout)
 	defer cancel()
-	command := commandOf(calls)
-	reply, err := q.client.Do(ctx, command...)
-	if server, ok := err.(ServerError); ok && server.code() == "NOSCRIPT" { //nolint:errorlint // a Client returns it as it is
-		command[0], command[1] = "EVAL", calls[0].script.text
-		reply, err = q.client.Do(ctx, command...)
-	}
+	reply, err := eval(ctx, q.client, calls[0].script, commandOf(calls))
 	if err != nil {
-		return "", classify(err)
+		return "", err
 	}
 	text, ok := reply.(string)
 	if !ok {

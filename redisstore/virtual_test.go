@@ -17,6 +17,9 @@ const timeLine = "local time, margin = redis.call('TIME'), 2000\n"
 const virtualLine = "local time, margin = redis.call('TIME'), 2000\n" +
 	"if #ARGV > #KEYS then time, margin = {0, 0}, 3600000; time[1], time[2] = string.match(ARGV[#ARGV], '^(%-?%d+) (%-?%d+)$') end\n"
 
+// virtualMargin is the margin of virtualLine, milliseconds.
+const virtualMargin = 3_600_000
+
 // A virtual is a Store whose time tests can set.
 type virtual struct{ *Store }
 

@@ -1,11 +1,12 @@
--- Who lives: a sorted set of processes by the time until which each said it would, milliseconds.
--- KEYS[1] the set, ARGV[1] the process, ARGV[2] for how long it lives; 0 means that it leaves.
+-- Counts the processes that share a prefix. KEYS[1] holds their IDs by the end of
+-- their time, ARGV is an ID and for how many milliseconds it lives; 0 takes it out.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
-if tonumber(ARGV[2]) > 0 then
-  redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1])
-  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+local ttl = tonumber(ARGV[2])
+if ttl > 0 then
+  redis.call('ZADD', KEYS[1], now + ttl, ARGV[1])
+  redis.call('PEXPIRE', KEYS[1], 2 * ttl)
 else
   redis.call('ZREM', KEYS[1], ARGV[1])
 end

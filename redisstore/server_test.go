@@ -1,0 +1,619 @@
+//go:build unix
+
+package redisstore
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/drossel-io/drossel"
+	"github.com/drossel-io/drossel/redisstore/redistest"
+)
+
+// eventually calls try until it succeeds, for as long as a loaded machine may need.
+func eventually(t testing.TB, what string, try func() error) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: %v", what, err)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+// takeOne takes a unit of b for key.
+func takeOne(ctx context.Context, s *Store, b *drossel.Budget, key string) (*drossel.Batch, error) {
+	batch := batchOf(one(b, key))
+	return batch, s.Take(ctx, batch)
+}
+
+// wantError checks that err is an *Error of a kind, and whether it may have run.
+func wantError(t testing.TB, what string, err error, kind Kind, notRun bool) {
+	t.Helper()
+	own, ok := errors.AsType[*Error](err)
+	if !ok || own.Kind != kind || own.NotExecuted() != notRun {
+		t.Errorf("%s: error is %v (%+v), want kind %s, not executed %v", what, err, own, kind, notRun)
+	}
+}
+
+// Four clients, each with 50 requests at one instant, on 50 an hour: 50 are admitted,
+// every time.
+func TestRaceOfClients(t *testing.T) {
+	server := start(t)
+	var clients [4]*Store
+	for i := range clients {
+		clients[i] = openStore(t, server.URL(), &Options{Timeout: 10 * time.Second})
+	}
+	for _, limit := range []string{"50/h", "50/h fixed_window", "50/h sliding_log", "50/h sliding_counter", "50/day calendar", "50 in flight for 1h"} {
+		b := parse(t, "race", limit)
+		for repeat := range 50 {
+			var admitted atomic.Int64
+			var calls sync.WaitGroup
+			begin := make(chan struct{})
+			for i := range 200 {
+				calls.Go(func() {
+					<-begin
+					batch, err := takeOne(t.Context(), clients[i%len(clients)], b, fmt.Sprint("key-", repeat))
+					if err != nil {
+						t.Error(err)
+					}
+					if batch.Allowed {
+						admitted.Add(1)
+					}
+				})
+			}
+			close(begin)
+			calls.Wait()
+			if n := admitted.Load(); n != 50 {
+				t.Errorf("%s: %d are admitted, want 50", limit, n)
+			}
+		}
+	}
+}
+
+const processRounds = 20
+
+// Four processes do the same.
+func TestRaceOfProcesses(t *testing.T) {
+	server := start(t)
+	var processes sync.WaitGroup
+	var mu sync.Mutex
+	admitted := map[string]int{}
+	for range 4 {
+		processes.Go(func() {
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestProcess$", "-test.count=1")
+			cmd.Env = append(os.Environ(), "DROSSEL_TEST_REDIS="+server.URL())
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for line := range strings.Lines(string(out)) {
+				if round, n, ok := strings.Cut(strings.TrimSpace(line), " admitted "); ok {
+					count, _ := strconv.Atoi(n)
+					admitted[round] += count
+				}
+			}
+		})
+	}
+	processes.Wait()
+	if len(admitted) != processRounds {
+		t.Errorf("%d rounds are reported, want %d", len(admitted), processRounds)
+	}
+	for round, n := range admitted {
+		if n != 50 {
+			t.Errorf("%s: %d are admitted by four processes, want 50", round, n)
+		}
+	}
+}
+
+// TestProcess is one of the processes of TestRaceOfProcesses, and nothing else.
+func TestProcess(t *testing.T) {
+	url := os.Getenv("DROSSEL_TEST_REDIS")
+	if url == "" {
+		return
+	}
+	s := openStore(t, url, &Options{Timeout: 10 * time.Second})
+	b := parse(t, "processes", "50/h")
+	// All wait for the fourth.
+	eventually(t, "the others come", func() error {
+		if n, err := s.Heartbeat(t.Context(), strconv.Itoa(os.Getpid()), time.Minute); err != nil || n < 4 {
+			return fmt.Errorf("%d processes, %w", n, err)
+		}
+		return nil
+	})
+	for round := range processRounds {
+		var admitted atomic.Int64
+		var calls sync.WaitGroup
+		for range 50 {
+			calls.Go(func() {
+				batch, err := takeOne(t.Context(), s, b, fmt.Sprint("key-", round))
+				if err != nil {
+					t.Error(err)
+				}
+				if batch.Allowed {
+					admitted.Add(1)
+				}
+			})
+		}
+		calls.Wait()
+		_, _ = fmt.Fprintf(os.Stdout, "round-%d admitted %d\n", round, admitted.Load())
+	}
+}
+
+func TestHeartbeat(t *testing.T) {
+	server := start(t)
+	s := openStore(t, server.URL(), nil)
+	for _, tt := range []struct {
+		id   string
+		ttl  time.Duration
+		want int
+	}{{"bob", time.Minute, 1}, {"bob", time.Minute, 1}, {"alice", time.Minute, 2}, {"bob", 0, 1}, {"short", 10 * time.Millisecond, 2}} {
+		if n, err := s.Heartbeat(t.Context(), tt.id, tt.ttl); err != nil || n != tt.want {
+			t.Errorf("a heartbeat of %s: %d, %v, want %d", tt.id, n, err, tt.want)
+		}
+	}
+	eventually(t, "a process that says nothing is gone", func() error {
+		if n, err := s.Heartbeat(t.Context(), "alice", time.Minute); err != nil || n != 1 {
+			return fmt.Errorf("%d processes, %w", n, err)
+		}
+		return nil
+	})
+}
+
+// Scripts that Redis has forgotten are sent again, and nobody notices.
+func TestScriptFlush(t *testing.T) {
+	server := start(t)
+	s := openStore(t, server.URL(), &Options{Timeout: 10 * time.Second})
+	b, mixed := parse(t, "flush", "1M/s"), parse(t, "flush-mixed", "1M/s sliding_counter")
+	stop := make(chan struct{})
+	var calls sync.WaitGroup
+	var made atomic.Int64
+	for i := range 16 {
+		calls.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				batch := batchOf(one([]*drossel.Budget{b, mixed}[i%2], "alice"))
+				err := s.Take(t.Context(), batch)
+				if err == nil {
+					batch.Checks[0].Final = 0
+					err = s.Settle(t.Context(), batch)
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				made.Add(1)
+			}
+		})
+	}
+	for range 200 {
+		server.Do("SCRIPT", "FLUSH")
+	}
+	eventually(t, "decisions go on", func() error {
+		if made.Load() < 200 {
+			return errors.New("too few decisions")
+		}
+		return nil
+	})
+	close(stop)
+	calls.Wait()
+}
+
+// A server that ends and comes back: errors that say that nothing was done, at once,
+// and then decisions again without a restart here.
+func TestRestart(t *testing.T) {
+	server := start(t)
+	s := openStore(t, server.URL(), nil)
+	b := parse(t, "restart", "1000/h")
+	warm := func() { // every connection has been used
+		var calls sync.WaitGroup
+		for range 200 {
+			calls.Go(func() {
+				if _, err := takeOne(t.Context(), s, b, "alice"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		calls.Wait()
+	}
+	warm()
+	server.Kill()
+	for range 20 {
+		_, err := takeOne(t.Context(), s, b, "alice")
+		wantError(t, "while it is away", err, Connection, true)
+	}
+	server.Restart()
+	warm()
+}
+
+// A server that is silent: a caller waits for its own deadline and no longer, few
+// calls are under way, and when it speaks again all is well.
+func TestSilence(t *testing.T) {
+	server := start(t)
+	s := openStore(t, server.URL(), &Options{Connections: 4, MaxWaiting: 500})
+	b := parse(t, "silence", "100000/h")
+	if _, err := takeOne(t.Context(), s, b, "alice"); err != nil {
+		t.Fatal(err)
+	}
+	server.Pause()
+	before := runtime.NumGoroutine()
+	var calls sync.WaitGroup
+	var unknown, most atomic.Int64
+	for range 40 {
+		for range 100 {
+			calls.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+				defer cancel()
+				_, err := takeOne(ctx, s, b, "alice")
+				own, ok := errors.AsType[*Error](err)
+				switch {
+				case !ok:
+					t.Errorf("a silent server's error is %v", err)
+				case !own.NotExecuted():
+					unknown.Add(1)
+				}
+			})
+		}
+		calls.Wait()
+		most.Store(max(most.Load(), int64(runtime.NumGoroutine())))
+	}
+	if n := most.Load(); n > int64(before)+60 {
+		t.Errorf("%d goroutines are left after 4000 calls, %d were there before", n, before)
+	}
+	server.Resume()
+	eventually(t, "it decides again", func() error {
+		_, err := takeOne(t.Context(), s, b, "alice")
+		return err
+	})
+	d, err := s.Get(t.Context(), b, "alice")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What may have run is at most what nobody knew of; the rest has not.
+	if used := 100_000 - d.Remaining; used > unknown.Load()+10 {
+		t.Errorf("%d units are charged, and only %d calls may have been", used, unknown.Load())
+	}
+}
+
+// The primary at an address becomes a replica: nothing is done there, and when
+// somebody else is the primary the store finds it, without a restart.
+func TestDemoted(t *testing.T) {
+	server, other := start(t), redistest.Start(t)
+	s := openStore(t, server.URL(), nil)
+	b := parse(t, "demoted", "100/h")
+	if _, err := takeOne(t.Context(), s, b, "alice"); err != nil {
+		t.Fatal(err)
+	}
+	server.Do("REPLICAOF", "127.0.0.1", strconv.Itoa(other.Port))
+	for range 10 {
+		_, err := takeOne(t.Context(), s, b, "alice")
+		own, ok := errors.AsType[*Error](err)
+		if !ok || !own.NotExecuted() || own.Kind != Server {
+			t.Errorf("on a replica: %v", err)
+		}
+	}
+	server.Do("REPLICAOF", "NO", "ONE")
+	eventually(t, "it decides again", func() error {
+		_, err := takeOne(t.Context(), s, b, "alice")
+		return err
+	})
+}
+
+// Sentinels: the primary dies, the replica takes over, and the store follows with what
+// was charged.
+func TestSentinel(t *testing.T) {
+	sentinels := redistest.StartSentinel(t)
+	s := openStore(t, sentinels.URL(), nil)
+	b := parse(t, "sentinel", "100/h")
+	for range 10 {
+		if _, err := takeOne(t.Context(), s, b, "alice"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sentinels.Primary.Do("WAIT", "1", "10000")
+	sentinels.Primary.Kill()
+	sentinels.AwaitFailover()
+	var batch *drossel.Batch
+	eventually(t, "it decides again", func() (err error) {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		batch, err = takeOne(ctx, s, b, "alice")
+		return err
+	})
+	if left := batch.Checks[0].Remaining; left > 89 || left < 80 {
+		t.Errorf("after the failover %d are left, want 89, or less by what was tried", left)
+	}
+	scanKeys(t, sentinels.Replica)
+}
+
+// A memory that is full, a disk that is, a user who may not.
+func TestRefusals(t *testing.T) {
+	server := start(t, "maxmemory 3mb", "maxmemory-policy noeviction")
+	s := openStore(t, server.URL(), nil)
+	b := parse(t, "refusals", "100/h")
+	if _, err := takeOne(t.Context(), s, b, "alice"); err != nil {
+		t.Fatal(err)
+	}
+	server.Do("CONFIG", "SET", "maxmemory", "1mb")
+	_, err := takeOne(t.Context(), s, b, "alice")
+	wantError(t, "out of memory", err, Server, true)
+	server.Do("CONFIG", "SET", "maxmemory", "0")
+	server.Do("CONFIG", "SET", "min-replicas-to-write", "1")
+	_, err = takeOne(t.Context(), s, b, "alice")
+	wantError(t, "without its replicas", err, Server, true)
+	server.Do("CONFIG", "SET", "min-replicas-to-write", "0")
+	server.Do("ACL", "SETUSER", "weak", "on", "nopass", "~other:*", "+@all")
+	weak := openStore(t, strings.Replace(server.URL(), "redis://", "redis://weak:x@", 1), nil)
+	_, err = takeOne(t.Context(), weak, b, "alice")
+	wantError(t, "a user without the keys", err, Permission, true)
+	if d, err := s.Get(t.Context(), b, "alice"); err != nil || d.Remaining != 99 {
+		t.Errorf("%d are left, error %v, want 99", d.Remaining, err)
+	}
+}
+
+// What somebody else has written under a key is an error for the batch that meets it,
+// and for no other.
+func TestForeignState(t *testing.T) {
+	server := redistest.Start(t)
+	s := openStore(t, server.URL(), nil)
+	for i, limit := range everyLimit() {
+		b := parse(t, fmt.Sprint("foreign-", i), limit)
+		key := s.key(b.StateID(), &drossel.Check{Budget: b, Key: "alice"})
+		for _, write := range [][]string{{"SET", key, "x"}, {"SET", key, "1 x"}, {"HSET", key, "a", "b"}, {"RPUSH", key, "1"}, {"RPUSH", key, "a", "b", "c"}, {"ZADD", key, "1", "x"}} {
+			server.Do("DEL", key)
+			server.Do(write...)
+			var calls sync.WaitGroup
+			for range 20 {
+				calls.Go(func() {
+					if _, err := takeOne(t.Context(), s, b, "bob"); err != nil {
+						t.Errorf("%s: another key than %v: %v", limit, write[:1], err)
+					}
+				})
+			}
+			_, err := takeOne(t.Context(), s, b, "alice")
+			if write[0] != "ZADD" || !strings.Contains(limit, "in flight") { // that one is a state
+				wantError(t, fmt.Sprintf("%s: %q", limit, write), err, State, true)
+			}
+			calls.Wait()
+		}
+	}
+}
+
+// A calendar limit needs the two clocks in the same window or the next; else it is an
+// error, never a window of nobody's.
+func TestSkew(t *testing.T) {
+	server := start(t)
+	s := openStore(t, server.URL(), nil)
+	b := parse(t, "skew", "5/day calendar")
+	for days, ok := range map[int64]bool{-2: false, -1: true, 0: true, 1: true, 2: false} {
+		batch := batchOf(one(b, "alice"))
+		now := time.Now().UnixMicro()
+		q := s.question(batch, &moment{now + days*24*3600*1_000_000})
+		q.at = ""
+		err := s.ask(t.Context(), q, batch, nil)
+		if ok && err != nil {
+			t.Errorf("%d days apart: %v", days, err)
+		}
+		if !ok {
+			wantError(t, fmt.Sprint(days, " days apart"), err, Skew, true)
+		}
+	}
+	if d, err := s.Get(t.Context(), b, "alice"); err != nil || d.Remaining != 2 {
+		t.Errorf("%d are left, error %v, want 2", d.Remaining, err)
+	}
+}
+
+// A client of the caller's.
+func TestNewOnRueidis(t *testing.T) {
+	server := start(t)
+	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr}, ForceSingleClient: true, DisableCache: true, DisableRetry: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	s := newOn(t, FromRueidis(c), &Options{Timeout: 10 * time.Second})
+	b := parse(t, "own", "50/h")
+	var admitted atomic.Int64
+	var calls sync.WaitGroup
+	for range 200 {
+		calls.Go(func() {
+			batch, err := takeOne(t.Context(), s, b, "alice")
+			if err != nil {
+				t.Error(err)
+			}
+			if batch.Allowed {
+				admitted.Add(1)
+			}
+		})
+	}
+	calls.Wait()
+	if n := admitted.Load(); n != 50 {
+		t.Errorf("%d are admitted, want 50", n)
+	}
+	if entries, _, err := s.List(t.Context(), b, ""); err != nil || len(entries) != 1 {
+		t.Errorf("%d entries, error %v, want 1", len(entries), err)
+	}
+}
+
+// Passwords: in the address, in the options, in a file that changes.
+func TestPassword(t *testing.T) {
+	server := start(t)
+	server.Do("ACL", "SETUSER", "shop", "on", ">first", "~*", "+@all")
+	b := parse(t, "password", "100/h")
+	file := filepath.Join(t.TempDir(), "password")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("first\n")
+	address := strings.Replace(server.URL(), "redis://", "redis://shop@", 1)
+	for _, tt := range []struct {
+		address string
+		options Options
+	}{
+		{strings.Replace(server.URL(), "redis://", "redis://shop:first@", 1), Options{}},
+		{server.URL(), Options{Username: "shop", Password: "first"}},
+		{address, Options{PasswordFile: file}},
+	} {
+		s := openStore(t, tt.address, &tt.options)
+		if _, err := takeOne(t.Context(), s, b, "alice"); err != nil {
+			t.Errorf("%+v: %v", tt.options, err)
+		}
+	}
+	s := openStore(t, strings.Replace(server.URL(), "redis://", "redis://shop:wrong@", 1), nil)
+	_, err := takeOne(t.Context(), s, b, "alice")
+	wantError(t, "a wrong password", err, Permission, true)
+	if err == nil || strings.Contains(err.Error(), "wrong@") || !strings.Contains(err.Error(), "WRONGPASS") {
+		t.Errorf("a wrong password: %v", err)
+	}
+	rotating := openStore(t, address, &Options{PasswordFile: file})
+	if _, err := takeOne(t.Context(), rotating, b, "alice"); err != nil {
+		t.Fatal(err)
+	}
+	server.Do("ACL", "SETUSER", "shop", "resetpass", ">second")
+	server.Do("CLIENT", "KILL", "USER", "shop")
+	write("second")
+	if _, err := takeOne(t.Context(), rotating, b, "alice"); err != nil {
+		t.Errorf("after the password has changed: %v", err)
+	}
+	missing := openStore(t, address, &Options{PasswordFile: file + ".none"})
+	_, err = takeOne(t.Context(), missing, b, "alice")
+	wantError(t, "a missing file", err, Connection, true)
+}
+
+func TestSocket(t *testing.T) {
+	server := start(t)
+	s := openStore(t, "unix://"+server.Socket+"?db=3", nil)
+	if _, err := takeOne(t.Context(), s, parse(t, "socket", "5/h"), "alice"); err != nil {
+		t.Fatal(err)
+	}
+	if n := server.Do("DBSIZE"); n != int64(0) {
+		t.Errorf("database 0 has %v keys, want none", n)
+	}
+}
+
+// TLS: the server's certificate must be of the roots that are given.
+func TestTLS(t *testing.T) {
+	dir := t.TempDir()
+	roots := writeCertificate(t, dir)
+	server := start(t)
+	port := 0
+	eventually(t, "a port for TLS", func() error {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		port = l.Addr().(*net.TCPAddr).Port
+		_ = l.Close()
+		for name, value := range map[string]string{"tls-cert-file": "cert.pem", "tls-key-file": "key.pem", "tls-ca-cert-file": "cert.pem"} {
+			server.Do("CONFIG", "SET", name, filepath.Join(dir, value))
+		}
+		server.Do("CONFIG", "SET", "tls-auth-clients", "no")
+		_, err = server.Try("CONFIG", "SET", "tls-port", strconv.Itoa(port))
+		return err
+	})
+	address := fmt.Sprintf("rediss://127.0.0.1:%d", port)
+	b := parse(t, "tls", "5/h")
+	s := openStore(t, address, &Options{TLS: &tls.Config{RootCAs: roots}, Timeout: 10 * time.Second})
+	for range 3 {
+		if _, err := takeOne(t.Context(), s, b, "alice"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stranger := openStore(t, address, &Options{Timeout: 10 * time.Second})
+	_, err := takeOne(t.Context(), stranger, b, "alice")
+	wantError(t, "a certificate of nobody", err, Connection, true)
+	if err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("a certificate of nobody: %v", err)
+	}
+	plainly := openStore(t, strings.Replace(address, "rediss", "redis", 1), nil)
+	if _, err := takeOne(t.Context(), plainly, b, "alice"); err == nil {
+		t.Error("without TLS a port for TLS is no error")
+	}
+}
+
+// writeCertificate writes cert.pem and key.pem for 127.0.0.1.
+func writeCertificate(t *testing.T, dir string) *x509.CertPool {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "redis"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{"cert.pem": {Type: "CERTIFICATE", Bytes: der}, "key.pem": {Type: "PRIVATE KEY", Bytes: private}} {
+		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(c)
+	return pool
+}
+
+// A log of a thousand entries takes a sixth of what a sorted set of them would.
+func TestLogIsSmall(t *testing.T) {
+	server := start(t)
+	v := newVirtual(t, openStore(t, server.URL(), nil))
+	b := parse(t, "log", "1000/m sliding_log")
+	for i := range int64(1000) {
+		if err := v.TakeAt(batchOf(one(b, "alice")), epoch+i*1007); err != nil {
+			t.Fatal(err)
+		}
+		server.Do("ZADD", "set", strconv.FormatInt(epoch+i*1007, 10), fmt.Sprintf("%d-%d-1", epoch+i*1007, i))
+	}
+	ours, _ := server.Do("MEMORY", "USAGE", v.key(b.StateID(), &drossel.Check{Budget: b, Key: "alice"}), "SAMPLES", "0").(int64)
+	set, _ := server.Do("MEMORY", "USAGE", "set", "SAMPLES", "0").(int64)
+	if ours == 0 || ours*6 > set {
+		t.Errorf("a log of 1000 entries takes %d bytes, a sorted set %d", ours, set)
+	}
+	t.Logf("a log of 1000 entries takes %d bytes, a sorted set %d", ours, set)
+	server.Do("DEL", "set")
+}
