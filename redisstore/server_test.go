@@ -169,26 +169,6 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-func TestHeartbeat(t *testing.T) {
-	server := start(t)
-	s := openStore(t, server.URL(), nil)
-	for _, tt := range []struct {
-		id   string
-		ttl  time.Duration
-		want int
-	}{{"bob", time.Minute, 1}, {"bob", time.Minute, 1}, {"alice", time.Minute, 2}, {"bob", 0, 1}, {"short", 10 * time.Millisecond, 2}} {
-		if n, err := s.Heartbeat(t.Context(), tt.id, tt.ttl); err != nil || n != tt.want {
-			t.Errorf("a heartbeat of %s: %d, %v, want %d", tt.id, n, err, tt.want)
-		}
-	}
-	eventually(t, "a process that says nothing is gone", func() error {
-		if n, err := s.Heartbeat(t.Context(), "alice", time.Minute); err != nil || n != 1 {
-			return fmt.Errorf("%d processes, %w", n, err)
-		}
-		return nil
-	})
-}
-
 // Scripts that Redis has forgotten are sent again, and nobody notices.
 func TestScriptFlush(t *testing.T) {
 	server := start(t)
