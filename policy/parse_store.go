@@ -206,6 +206,13 @@ func wrongRedis(u *url.URL, hosts string) (fact, hint string) {
 	return "", ""
 }
 
+// Same reports whether o is the same store with the same options; where the file
+// says so does not matter.
+func (s Store) Same(o Store) bool {
+	s.Line, s.Column, s.passwordLine, s.passwordColumn = o.Line, o.Column, o.passwordLine, o.passwordColumn
+	return s == o
+}
+
 // secure reports whether a Redis' URL is one with TLS.
 func (s Store) secure() bool {
 	return strings.HasPrefix(s.URL, "rediss") || strings.HasPrefix(s.URL, "valkeys")

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/drossel-io/drossel"
 	"github.com/drossel-io/drossel/internal/gateway"
@@ -27,22 +28,23 @@ type reloader struct {
 	path      string
 	log       *slog.Logger
 	asJSON    bool
-	store     drossel.Store
+	store     *counts
 	telemetry *telemetry.Telemetry
 	gate      *gateway.Gateway // nil if the policy has no gateway section
 	decisions *decisions       // nil if it has no decisions section
 	listening net.Addr         // where the gateway does
 
 	inForce      *policy.Policy
-	limiter      *policy.Limiter // of inForce
-	text         []byte          // of inForce
-	tried        []byte          // the text that was looked at last
+	limiter      *policy.Limiter               // of inForce
+	policyNow    atomic.Pointer[policy.Policy] // inForce, for other goroutines
+	text         []byte                        // of inForce
+	tried        []byte                        // the text that was looked at last
 	certificates certificateWatch
 	failed       string // why it could not be read last; "" if it could
 }
 
 // newReloader makes the gateway of a policy file, and what it needs. The problems are warnings.
-func (p *program) newReloader(path string, log *slog.Logger) (*reloader, policy.Problems, error) {
+func (p *program) newReloader(ctx context.Context, path string, log *slog.Logger) (*reloader, policy.Problems, error) {
 	name, text, err := p.readText(path)
 	if err != nil {
 		return nil, nil, err
@@ -58,31 +60,35 @@ func (p *program) newReloader(path string, log *slog.Logger) (*reloader, policy.
 	if err != nil {
 		return nil, nil, err
 	}
-	if parsed.Store.OnRedis() {
-		return nil, nil, &failure{text: name + ": store: Redis is not supported yet by serve", hint: "write store: memory"}
-	}
-	memory := drossel.NewMemory(&drossel.MemoryOptions{MaxBytes: parsed.Store.MaxMemory})
-	r := &reloader{
-		program: p, path: path, log: log, store: memory,
-		telemetry: telemetry.New(&telemetry.Options{Log: log, Memory: memory}),
-		inForce:   parsed, text: text, tried: text,
-	}
-	limiter, err := r.telemetry.Limiter(parsed, &policy.Options{Store: memory, Secret: secret})
-	if err != nil {
+	r := &reloader{program: p, path: path, log: log, inForce: parsed, text: text, tried: text}
+	r.policyNow.Store(parsed)
+	if r.store, err = p.openCounts(ctx, parsed, path, secret, storeWatch{r.storeChanged, r.storeFailed}); err != nil {
 		return nil, nil, err
 	}
-	if parsed.Gateway.Upstream != nil {
-		if r.gate, err = gateway.New(gateway.Options{Limiter: limiter, Folder: filepath.Dir(path), Log: log}); err != nil {
-			return nil, nil, err
-		}
-	}
-	if r.decisions, err = r.newDecisions(limiter); err != nil {
+	r.telemetry = telemetry.New(&telemetry.Options{Log: log, Memory: r.store.memory, Fallback: r.store.fallback})
+	if err := r.compose(parsed, secret); err != nil {
+		r.store.close()
 		return nil, nil, err
 	}
-	r.limiter = limiter
 	r.telemetry.InForce(parsed)
 	return r, problems, nil
 }
+
+// compose makes what answers by the first policy.
+func (r *reloader) compose(parsed *policy.Policy, secret []byte) (err error) {
+	if r.limiter, err = r.telemetry.Limiter(parsed, &policy.Options{Store: r.store.Store, Secret: secret}); err != nil {
+		return err
+	}
+	if parsed.Gateway.Upstream != nil {
+		if r.gate, err = gateway.New(gateway.Options{Limiter: r.limiter, Folder: filepath.Dir(r.path), Log: r.log}); err != nil {
+			return err
+		}
+	}
+	r.decisions, err = r.newDecisions(r.limiter)
+	return err
+}
+
+func (r *reloader) storeFailed(err error) { r.telemetry.StoreFailed(storeKind(err)) }
 
 // watchPolicy begins to watch a policy file, before it is read, so that no change is missed; nil if that
 // is not possible.
@@ -186,11 +192,15 @@ func (r *reloader) replace(ctx context.Context, name string, text []byte) {
 		return
 	}
 	r.inForce, r.text = next, text
+	r.policyNow.Store(next)
 	r.telemetry.InForce(next)
 	lines := make([]string, 0, len(changes)+len(problems))
 	lines = append(lines, aligned(changes)...)
 	if len(changes) == 0 {
 		lines = append(lines, "no limit, class or route differs")
+	}
+	if secret, err := r.secret(next, r.path); err == nil && !r.store.same(next.Store, secret) {
+		lines = append(lines, "! store and its secret stay as they were at the start: restart drossel to change them")
 	}
 	for _, p := range problems {
 		lines = append(lines, strings.Split(p.String(), "\n")...)
@@ -215,7 +225,7 @@ func (r *reloader) enforce(ctx context.Context, next *policy.Policy) error {
 	if err != nil {
 		return err
 	}
-	limiter, err := r.telemetry.Limiter(next, &policy.Options{Store: r.store, Secret: secret})
+	limiter, err := r.telemetry.Limiter(next, &policy.Options{Store: r.store.Store, Secret: secret})
 	if err != nil {
 		return err
 	}

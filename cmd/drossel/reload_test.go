@@ -116,7 +116,7 @@ func TestReloadsUnderLoad(t *testing.T) {
 	before := runtime.NumGoroutine()
 	var log bytes.Buffer
 	p := &program{stderr: &log}
-	r, _, err := p.newReloader(path, slog.New(slog.DiscardHandler))
+	r, _, err := p.newReloader(t.Context(), path, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

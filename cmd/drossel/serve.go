@@ -63,10 +63,11 @@ func (p *program) serve(ctx context.Context, path string, log *slog.Logger, asJS
 	defer signal.Stop(hangups)
 	file := watchPolicy(path, log)
 	defer file.close()
-	r, problems, err := p.newReloader(path, log)
+	r, problems, err := p.newReloader(ctx, path, log)
 	if err != nil {
 		return err
 	}
+	defer r.store.close()
 	r.asJSON = asJSON
 	parsed, watch := r.inForce, r.telemetry
 	metricsAt, stopMetrics, err := serveMetrics(ctx, watch, log, parsed.Metrics.Listen)
@@ -79,6 +80,9 @@ func (p *program) serve(ctx context.Context, path string, log *slog.Logger, asJS
 	if err != nil {
 		return err
 	}
+	var dangers []string
+	facts.store, dangers = r.store.describe(ctx)
+	facts.warnings = append(facts.warnings, asProblems(parsed.Name, dangers)...)
 	facts.took = time.Since(start)
 	watch.Ready()
 	p.announce(log, facts, asJSON)
@@ -217,6 +221,7 @@ type startFacts struct {
 	metrics      string // where they are served; "" if nowhere
 	took         time.Duration
 	certificates []gateway.Certificate
+	store        string // where counts are
 }
 
 func (p *program) announce(log *slog.Logger, f startFacts, asJSON bool) {
@@ -228,7 +233,7 @@ func (p *program) announce(log *slog.Logger, f startFacts, asJSON bool) {
 		log.Info("ready", slog.String("version", buildInfo().Version), slog.String("policy", pol.Name),
 			slog.String("fingerprint", pol.Fingerprint), slog.Int("routes", len(pol.Routes)), slog.Int("limits", len(pol.Limits)),
 			slog.String("gateway", f.at), slog.String("decisions", f.decisions), slog.String("metrics", f.metrics), slog.String("upstream", redacted(pol.Gateway.Upstream)), slog.String("upstream_state", f.upstream),
-			slog.String("store", pol.Store.String()), slog.String("clients", clients(pol)), slog.Bool("shadow", pol.Shadow),
+			slog.String("store", pol.Store.String()), slog.String("store_state", f.store), slog.String("clients", clients(pol)), slog.Bool("shadow", pol.Shadow),
 			slog.Duration("took", f.took))
 		return
 	}
@@ -247,7 +252,7 @@ func (p *program) announce(log *slog.Logger, f startFacts, asJSON bool) {
 	if f.metrics != "" {
 		line("metrics", f.metrics+"/metrics   health /healthz /readyz")
 	}
-	line("store", "memory: this process only. Several processes each allow the full limit.")
+	line("store", f.store)
 	line("clients", clients(pol))
 	if pol.Shadow {
 		line("mode", "SHADOW: nothing is denied")

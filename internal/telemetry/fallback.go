@@ -35,6 +35,9 @@ func (s fallbackStats) Collect(to chan<- prometheus.Metric) {
 	to <- prometheus.MustNewConstMetric(fallbackCalls, prometheus.GaugeValue, float64(stats.Calls))
 }
 
+// OtherKind is the kind of an error that has no other.
+const OtherKind = kindOther
+
 // StoreKinds are the kinds of errors that a store on another machine has.
 func StoreKinds() []string {
 	return []string{kindTimeout, "connection", "overload", "server", "permission", "skew", "state", "reply", kindOther}
