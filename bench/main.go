@@ -115,6 +115,7 @@ func cases() []benchCase {
 		{"memory", (*bench).memory},
 		{"middleware", (*bench).middleware},
 		{"policy", (*bench).policy},
+		{"match", (*bench).match},
 	}
 }
 

@@ -14,6 +14,7 @@ func TestRun(t *testing.T) {
 		"batch":      {"batch of 4 (floor: one take)", "  allocations"},
 		"middleware": {"middleware", "  allocations"},
 		"policy":     {"policy (floor: one limit)", "  allocations"},
+		"match":      {"one of 10 routes", "  allocations", "one of 1000 routes", "  allocations"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer

@@ -28,7 +28,7 @@ import (
 const deployed = "../../deploy/prometheus"
 
 // promtool runs a command of Prometheus' own tool.
-func promtool(t *testing.T, stdin string, args ...string) string {
+func promtool(t *testing.T, stdin string, args ...string) {
 	t.Helper()
 	needs(t, "promtool")
 	cmd := exec.CommandContext(t.Context(), "promtool", args...)
@@ -37,7 +37,6 @@ func promtool(t *testing.T, stdin string, args ...string) string {
 	if err != nil {
 		t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
-	return string(out)
 }
 
 func needs(t *testing.T, program string) {
@@ -101,7 +100,7 @@ func prometheus(t *testing.T, target string) *scraping {
 	at := l.Addr().String()
 	_ = l.Close()
 	// The shell ends it when this process does, however that ends.
-	cmd := exec.Command("sh", "-c", `exec 3<&0; prometheus "$@" </dev/null & p=$!; read -r _ <&3; kill $p; wait $p`, "sh", //nolint:noctx // ended below
+	cmd := exec.Command("sh", "-c", `exec 3<&0; prometheus "$@" </dev/null & p=$!; read -r _ <&3; kill $p; wait $p`, "sh",
 		"--config.file="+filepath.Join(dir, "prometheus.yaml"), "--storage.tsdb.path="+filepath.Join(dir, "data"),
 		"--web.listen-address="+at, "--log.level=warn")
 	var log bytes.Buffer
