@@ -81,9 +81,6 @@ func sharedMethod(a, b string) (method string, ok bool) {
 // method of.
 func coversMethod(m, of string) bool { return m == "" || m == of || m == "GET" && of == "HEAD" }
 
-// plain reports whether only one path matches.
-func (p *pattern) plain() bool { return !p.subtree && !slices.Contains(p.segments, "") }
-
 // An overlap is what two patterns share though neither is more specific.
 type overlap struct {
 	both   pattern // what they share
@@ -91,33 +88,120 @@ type overlap struct {
 	same   bool    // the two are the same but for the names of wildcards
 }
 
+// maxCompared bounds the work of conflicts: a policy of a thousand routes takes a
+// thousandth of it, one that is made to take long takes seconds.
+const maxCompared = 1 << 21
+
 // conflicts calls report for each pair of patterns that a request could match
 // both, with neither more specific, and no third that is more specific than both,
-// until it returns false.
-func conflicts(patterns []*pattern, report func(i, j int, o overlap) (more bool)) {
+// until it returns false. It reports whether it could compare all that overlap.
+func conflicts(patterns []*pattern, report func(i, j int, o overlap) (more bool)) (done bool) {
 	byShape := map[string][]*pattern{}
 	for _, p := range patterns {
 		for _, s := range p.shapes() {
 			byShape[s.key(p.host)] = append(byShape[s.key(p.host)], p)
 		}
 	}
+	hosts := map[string]*overlaps{}
+	left := maxCompared
 	for j, b := range patterns {
-		for i, a := range patterns[:j] {
-			if a.host != b.host || a.plain() && b.plain() && !slices.Equal(a.segments, b.segments) {
-				continue
-			}
+		tree := hosts[b.host]
+		if tree == nil {
+			tree = &overlaps{}
+			hosts[b.host] = tree
+		}
+		found := tree.with(b.segments, b.subtree, nil, &left)
+		slices.Sort(found)
+		for _, i := range found {
+			a := patterns[i]
 			method, ok := sharedMethod(a.method, b.method)
-			if !ok {
+			if left--; !ok {
 				continue
 			}
 			if o, ok := conflict(a, b, method, byShape); ok {
 				o.both.method, o.both.host = method, a.host
 				if !report(i, j, o) {
-					return
+					return true
 				}
 			}
 		}
+		if left <= 0 {
+			return false
+		}
+		tree.add(b, j)
 	}
+	return true
+}
+
+// Overlaps are patterns of one host in a tree of their segments, to find those that
+// share paths with another one.
+type overlaps struct {
+	below    map[string]*overlaps // by segment; "" is a wildcard
+	exact    []int                // patterns that end here
+	subtrees []int                // the same, with a slash
+}
+
+func (t *overlaps) add(p *pattern, index int) {
+	for _, s := range p.segments {
+		next := t.below[s]
+		if next == nil {
+			next = &overlaps{}
+			if t.below == nil {
+				t.below = map[string]*overlaps{}
+			}
+			t.below[s] = next
+		}
+		t = next
+	}
+	if p.subtree {
+		t.subtrees = append(t.subtrees, index)
+		return
+	}
+	t.exact = append(t.exact, index)
+}
+
+// with appends the patterns that share paths with those of the segments, and of what
+// is below them if subtree, to found. It stops when nothing is left of the work that
+// it may do.
+func (t *overlaps) with(segments []string, subtree bool, found []int, left *int) []int {
+	if *left--; *left <= 0 {
+		return found
+	}
+	found = append(found, t.subtrees...)
+	if len(segments) == 0 {
+		found = append(found, t.exact...)
+		if !subtree {
+			return found
+		}
+		for _, next := range t.below {
+			found = next.all(found, left)
+		}
+		return found
+	}
+	if segments[0] == "" {
+		for _, next := range t.below {
+			found = next.with(segments[1:], subtree, found, left)
+		}
+		return found
+	}
+	for _, s := range []string{segments[0], ""} {
+		if next := t.below[s]; next != nil {
+			found = next.with(segments[1:], subtree, found, left)
+		}
+	}
+	return found
+}
+
+// all appends all patterns of the tree to found.
+func (t *overlaps) all(found []int, left *int) []int {
+	if *left--; *left <= 0 {
+		return found
+	}
+	found = append(append(found, t.exact...), t.subtrees...)
+	for _, next := range t.below {
+		found = next.all(found, left)
+	}
+	return found
 }
 
 func conflict(a, b *pattern, method string, byShape map[string][]*pattern) (o overlap, found bool) {

@@ -326,10 +326,11 @@ func (c *children) add(segment string) *branch {
 	}
 	b := &branch{}
 	c.segments, c.branches = append(c.segments, segment), append(c.branches, b)
-	if len(c.segments) > fewChildren {
-		if c.byName == nil {
-			c.byName = map[string]*branch{}
-		}
+	switch {
+	case c.byName != nil:
+		c.byName[segment] = b
+	case len(c.segments) > fewChildren:
+		c.byName = map[string]*branch{}
 		for i, s := range c.segments {
 			c.byName[s] = c.branches[i]
 		}

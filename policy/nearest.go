@@ -8,6 +8,10 @@ import (
 	"github.com/drossel-io/drossel/internal/nearest"
 )
 
+// maxHinted is the most names of a file among which the nearest is looked for: a file
+// can have as many unknown names as it has known ones.
+const maxHinted = 1000
+
 // fieldHint names the nearest key, or those that can be written. later are keys
 // that are known and refused.
 func fieldHint(key string, known, later []string) string {

@@ -256,12 +256,20 @@ func (r *reader) readKey(n *node, l *Limit, text, rate string) bool {
 	return false
 }
 
+// maxListed is the most limits of a list that are looked at; a route has fewer.
+const maxListed = 2 * drossel.MaxChecks
+
 // readLimitList reads the limits that a class, a route or all routes name: names
 // of limits and limits in place, which are called after the owner and their place.
 func (r *reader) readLimitList(n *node, what, owner string) []*Limit {
 	var list []*Limit
 	named := map[string]bool{}
-	for i, item := range r.list(n, "limits of "+what) {
+	items := r.list(n, "limits of "+what)
+	if len(items) > maxListed {
+		r.errorf(n, "leave some of them out", "%s has %d limits, more than %d", what, len(items), drossel.MaxChecks)
+		items = nil
+	}
+	for i, item := range items {
 		name := item.Text
 		var l *Limit
 		switch {
@@ -303,13 +311,15 @@ func (r *reader) namedLimit(item *node, what string) *Limit {
 		return nil
 	}
 	var known []string
-	for _, l := range r.policy.Limits {
-		if !l.Inline {
-			known = append(known, l.Name)
+	if len(r.policy.Limits)+len(r.badLimits) <= maxHinted {
+		for _, l := range r.policy.Limits {
+			if !l.Inline {
+				known = append(known, l.Name)
+			}
 		}
-	}
-	for bad := range r.badLimits {
-		known = append(known, bad)
+		for bad := range r.badLimits {
+			known = append(known, bad)
+		}
 	}
 	slices.Sort(known)
 	switch name {

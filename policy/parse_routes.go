@@ -167,7 +167,7 @@ func (r *reader) readRoutes(n *node) {
 		r.policy.Routes = append(r.policy.Routes, route)
 	}
 	told := 0
-	conflicts(patterns, func(i, j int, o overlap) (more bool) {
+	done := conflicts(patterns, func(i, j int, o overlap) (more bool) {
 		if told++; told > maxConflicts {
 			r.errorf(places[j], "", "more than %d pairs of routes match the same paths", maxConflicts)
 			return false
@@ -179,6 +179,9 @@ func (r *reader) readRoutes(n *node) {
 		r.errorf(places[j], hint, "%q and %q both match %s", places[i].Text, places[j].Text, o.sample)
 		return true
 	})
+	if !done {
+		r.errorf(n, "leave some of them out", "%d routes overlap in too many ways to be compared", len(patterns))
+	}
 }
 
 func (r *reader) readRoute(e entry, route *Route) {
@@ -249,7 +252,7 @@ func (r *reader) class(at *node, what, name string) *classDecl {
 		return nil
 	}
 	known := []string{"unlimited", "deny"}
-	for _, c := range r.policy.Classes {
+	for _, c := range r.policy.Classes[:min(len(r.policy.Classes), maxHinted)] {
 		known = append(known, c.Name)
 	}
 	hint := wordHint(name, known)
@@ -451,13 +454,15 @@ func (r *reader) finish() {
 
 // checkWildcards reports keys that read a wildcard no route of the limit has.
 func (r *reader) checkWildcards() {
-	for _, l := range r.policy.Limits {
-		var have []string
-		for _, route := range r.policy.Routes {
-			if slices.ContainsFunc(route.Checks, func(c RouteCheck) bool { return c.Limit.Name == l.Name }) {
-				have = append(have, route.pattern.wildcards()...)
-			}
+	have := map[string][]string{} // wildcards by limit
+	for _, route := range r.policy.Routes {
+		names := route.pattern.wildcards()
+		for _, c := range route.Checks {
+			have[c.Limit.Name] = append(have[c.Limit.Name], names...)
 		}
+	}
+	for _, l := range r.policy.Limits {
+		have := have[l.Name]
 		l.by.attributes(func(a keyAttribute) {
 			name := a.ref.PathParam()
 			if a.kind != ofRequest || name == "" || slices.Contains(have, name) || len(l.UsedBy) == 0 {
@@ -483,12 +488,13 @@ func (r *reader) warn() {
 			r.warnf(at, "", "write unlimited if that is meant", "route %q has no limit", route.Pattern)
 		}
 	}
+	noAddress := p.withoutAddress()
 	for _, l := range p.Limits {
 		at := &node{Line: l.Line, Column: l.Column}
 		if len(l.UsedBy) == 0 && p.Decisions.Listen == "" { // there it may be asked by its name
 			r.warnf(at, "", "name it in all_routes, a class or a route", "limit %q is not used", l.Name)
 		}
-		r.warnUnverified(at, l)
+		r.warnUnverified(at, l, noAddress)
 	}
 	for _, c := range p.Classes {
 		if d := r.classes[c.Name]; !d.used {
@@ -505,8 +511,9 @@ func (r *reader) warn() {
 	}
 }
 
-// warnUnverified warns of keys that a client can make up at will.
-func (r *reader) warnUnverified(at *node, l *Limit) {
+// warnUnverified warns of keys that a client can make up at will. noAddress is of
+// Policy.withoutAddress.
+func (r *reader) warnUnverified(at *node, l *Limit, noAddress map[string]*Route) {
 	if l.by == nil {
 		return
 	}
@@ -527,13 +534,25 @@ func (r *reader) warnUnverified(at *node, l *Limit) {
 	if slices.ContainsFunc(l.by.parts[0], func(a keyAttribute) bool { return a.name == "ip" }) {
 		return
 	}
-	for _, route := range r.policy.Routes {
-		limits := limitsOf(route.Checks)
-		uses := slices.ContainsFunc(limits, func(o *Limit) bool { return o.Name == l.Name })
-		if uses && !slices.ContainsFunc(limits, func(o *Limit) bool { return o.by.byAddress() }) {
-			r.warnf(at, "DRS012", fmt.Sprintf("add a limit by ip to the route, or count by %s+ip", unverified[0]),
-				"limit %q: %s is not verified, and route %q has no limit by address: whoever makes up new ones is not limited", l.Name, unverified[0], route.Pattern)
-			return
+	if route := noAddress[l.Name]; route != nil {
+		r.warnf(at, "DRS012", fmt.Sprintf("add a limit by ip to the route, or count by %s+ip", unverified[0]),
+			"limit %q: %s is not verified, and route %q has no limit by address: whoever makes up new ones is not limited", l.Name, unverified[0], route.Pattern)
+	}
+}
+
+// withoutAddress returns, by the name of a limit, the first route that has the limit
+// and none by address.
+func (p *Policy) withoutAddress() map[string]*Route {
+	first := map[string]*Route{}
+	for _, route := range p.Routes {
+		if slices.ContainsFunc(route.Checks, func(c RouteCheck) bool { return c.Limit.by.byAddress() }) {
+			continue
+		}
+		for _, c := range route.Checks {
+			if first[c.Limit.Name] == nil {
+				first[c.Limit.Name] = route
+			}
 		}
 	}
+	return first
 }

@@ -232,3 +232,22 @@ func TestManyConflicts(t *testing.T) {
 		t.Errorf("%d problems, the last %v", n, last)
 	}
 }
+
+// A file is refused whose routes would take long to compare, and no policy that
+// somebody would write.
+func TestManyOverlaps(t *testing.T) {
+	var hostile, honest strings.Builder
+	hostile.WriteString("routes:\n")
+	honest.WriteString("routes:\n  /: unlimited\n")
+	for i := range 3000 {
+		fmt.Fprintf(&hostile, "  /{a}/b%d: deny\n  /c/{b}/d%d: deny\n", i, i)
+		fmt.Fprintf(&honest, "  GET /api/v%d/things%d/{id}/: deny\n  POST /api/{version}/things%d: deny\n", i%3, i, i)
+	}
+	_, problems := policy.Parse("f", []byte(hostile.String()))
+	if len(problems) != 1 || problems[0].Text != "6000 routes overlap in too many ways to be compared" {
+		t.Errorf("of the hostile file: %.300v", problems)
+	}
+	if _, problems := policy.Parse("f", []byte(honest.String())); len(problems) > 0 {
+		t.Errorf("of the honest file: %.300v", problems)
+	}
+}

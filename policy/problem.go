@@ -65,8 +65,8 @@ func (ps Problems) Err() error {
 // Errors counts the problems that are not warnings.
 func (ps Problems) Errors() int {
 	n := 0
-	for _, p := range ps {
-		if !p.Warning {
+	for i := range ps {
+		if !ps[i].Warning {
 			n++
 		}
 	}
