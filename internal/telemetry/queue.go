@@ -25,7 +25,15 @@ func (q *queue) enabled() bool { return q.handler.Enabled(context.Background(), 
 
 // put queues a line of level info, or reports that there is no room.
 func (q *queue) put(message string, attrs ...slog.Attr) bool {
-	line := slog.NewRecord(time.Now(), slog.LevelInfo, message, 0)
+	return q.putAt(slog.LevelInfo, message, attrs...)
+}
+
+// putAt is put of another level. A line that nobody wants has room.
+func (q *queue) putAt(level slog.Level, message string, attrs ...slog.Attr) bool {
+	if !q.handler.Enabled(context.Background(), level) {
+		return true
+	}
+	line := slog.NewRecord(time.Now(), level, message, 0)
 	line.AddAttrs(attrs...)
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -32,10 +32,11 @@ type Options struct {
 // policies: counts go on when another one comes into force. It is safe for
 // concurrent use.
 type Telemetry struct {
-	metrics *metrics
-	log     *decisionLog
-	state   state
-	secret  []byte // of key ids where the policy's options have none
+	metrics  *metrics
+	log      *decisionLog
+	shortage shortage
+	state    state
+	secret   []byte // of key ids where the policy's options have none
 }
 
 // New returns a Telemetry that no limiter reports to yet.
@@ -51,6 +52,7 @@ func New(opts *Options) *Telemetry {
 		o.LogPerSecond = 10
 	}
 	t := &Telemetry{metrics: newMetrics(o.Memory, o.Fallback), log: newDecisionLog(o.Log, o.LogPerSecond), secret: make([]byte, 32)}
+	t.shortage.lines = t.log.lines
 	rand.Read(t.secret) // never fails
 	return t
 }
@@ -94,11 +96,12 @@ func (t *Telemetry) Flush(ctx context.Context) { t.log.flush(ctx) }
 
 // A watcher observes the limiter of one policy.
 type watcher struct {
-	metrics *metrics
-	log     *decisionLog
-	limiter *policy.Limiter
-	routes  map[*policy.Route]*watchedRoute // nil is the one of requests that no route matches
-	limits  map[string]*watchedLimit
+	metrics  *metrics
+	log      *decisionLog
+	limiter  *policy.Limiter
+	shortage *shortage                       // nil if the policy's store is not in memory
+	routes   map[*policy.Route]*watchedRoute // nil is the one of requests that no route matches
+	limits   map[string]*watchedLimit
 
 	next             func(*policy.Decision)
 	nextSettleFailed func(*policy.Decision, error)
@@ -124,6 +127,9 @@ type watchedLimit struct {
 // watch looks everything up that the decisions of p will need.
 func (t *Telemetry) watch(p *policy.Policy) *watcher {
 	w := &watcher{metrics: t.metrics, log: t.log, routes: map[*policy.Route]*watchedRoute{}, limits: map[string]*watchedLimit{}}
+	if p.Store.URL == "memory" {
+		w.shortage = &t.shortage
+	}
 	for _, r := range p.Routes {
 		w.routes[r] = w.newRoute(r, p.Store)
 	}
@@ -167,6 +173,9 @@ func (w *watcher) observe(d *policy.Decision) {
 	}
 	route.class.count(d)
 	w.metrics.store(d)
+	if w.shortage != nil {
+		w.shortage.see(d)
+	}
 	denying, because := -1, w.log.noLimit
 	if !d.Allowed {
 		denying = d.Batch.Denying()

@@ -36,7 +36,7 @@ func show(n *yamltree.Node) string {
 			return fmt.Sprintf("%q", n.Text) + at
 		}
 		return n.Text + at
-	case yamltree.Null:
+	case yamltree.Null, yamltree.Bad:
 	}
 	return "nothing" + at
 }
