@@ -63,6 +63,7 @@ func (r *reader) readFile(root *node) {
 	r.readIdentity(f)
 	if len(r.problems) == before {
 		r.checkForwardAuth(f)
+		r.checkProxyProtocol(f)
 	}
 	if e, ok := f["limits"]; ok {
 		r.readLimits(e.Value)

@@ -6,15 +6,18 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/drossel-io/drossel/internal/yamltree"
 )
 
 func (r *reader) readGateway(key, n *node) {
-	f := r.fields(n, "gateway", []string{"listen", "upstream", "tls", "h2c"}, []string{
-		"proxy_protocol", "timeouts", "max_header", "max_body", "max_connections", "preserve_host", "cors", "drain",
-	})
+	f := r.fields(n, "gateway", []string{
+		"listen", "upstream", "tls", "h2c", "proxy_protocol", "preserve_host", "cors", "max_header", "max_body", "max_connections",
+		"timeouts", "drain",
+	}, nil)
 	g := &r.policy.Gateway
+	*g = DefaultGateway()
 	g.Listen = r.listen(f, "8080")
 	if e, ok := f["upstream"]; ok {
 		if text, ok := r.text(e.Value, "upstream"); ok {
@@ -26,10 +29,124 @@ func (r *reader) readGateway(key, n *node) {
 	if e, ok := f["tls"]; ok {
 		g.TLS = r.readTLS(e.Value)
 	}
-	if e, ok := f["h2c"]; ok {
-		g.H2C, _ = r.boolean(e.Value, "h2c")
-		if g.H2C && g.TLS != nil {
-			r.errorf(e.Value, "leave it out", "h2c: clients speak HTTP/2 over TLS here, with tls alone")
+	for name, to := range map[string]*bool{"h2c": &g.H2C, "proxy_protocol": &g.ProxyProtocol, "preserve_host": &g.PreserveHost} {
+		if e, ok := f[name]; ok {
+			*to, _ = r.boolean(e.Value, name)
+		}
+	}
+	if g.H2C && g.TLS != nil {
+		r.errorf(f["h2c"].Value, "leave it out", "h2c: clients speak HTTP/2 over TLS here, with tls alone")
+	}
+	if e, ok := f["cors"]; ok {
+		g.CORS = r.readCORS(e.Value)
+	}
+	r.readBounds(f)
+}
+
+// The ranges of a gateway's bounds.
+const (
+	leastHeader    = 4 << 10
+	mostHeader     = 1 << 20
+	mostBody       = 1 << 50
+	leastTimeout   = 100 * time.Millisecond
+	mostTimeout    = 24 * time.Hour
+	mostConnection = 10_000_000
+)
+
+func (r *reader) readBounds(f fields) {
+	g := &r.policy.Gateway
+	if e, ok := f["max_header"]; ok {
+		if v, ok := r.size(e.Value, "max_header", leastHeader, mostHeader); ok {
+			g.MaxHeader = v
+		}
+	}
+	if e, ok := f["max_body"]; ok {
+		g.MaxBody, _ = r.size(e.Value, "max_body", 1, mostBody)
+	}
+	if e, ok := f["max_connections"]; ok {
+		n, _ := r.number(e.Value, "max_connections", 1, mostConnection)
+		g.MaxConnections = int(n)
+	}
+	if e, ok := f["drain"]; ok {
+		if v, ok := r.duration(e.Value, "drain", leastTimeout, mostTimeout); ok {
+			g.Drain = v
+		}
+	}
+	e, ok := f["timeouts"]
+	if !ok {
+		return
+	}
+	t := &g.Timeouts
+	names := []string{"head", "idle", "stall", "connect", "upstream_head"}
+	values := r.fields(e.Value, "timeouts", names, nil)
+	for i, to := range []*time.Duration{&t.Head, &t.Idle, &t.Stall, &t.Connect, &t.UpstreamHead} {
+		if e, ok := values[names[i]]; ok {
+			if v, ok := r.duration(e.Value, "timeouts: "+names[i], leastTimeout, mostTimeout); ok {
+				*to = v
+			}
+		}
+	}
+}
+
+// readCORS reads a list of origins, or a map with more.
+func (r *reader) readCORS(n *node) *CORS {
+	c := &CORS{}
+	origins, hint := n, "write such as cors: [https://app.example]"
+	if n.Kind == yamltree.Map {
+		f := r.fields(n, "cors", []string{"origins", "credentials"}, nil)
+		if e, ok := f["credentials"]; ok {
+			c.Credentials, _ = r.boolean(e.Value, "cors: credentials")
+		}
+		e, ok := f["origins"]
+		if !ok {
+			r.errorf(n, hint, "cors: there are no origins")
+			return nil
+		}
+		origins = e.Value
+	}
+	before := len(r.problems)
+	for _, item := range r.list(origins, "cors: origins") {
+		text, ok := r.text(item, "cors: origins")
+		switch {
+		case !ok:
+		case text != "*" && !validOrigin(text):
+			r.errorf(item, "an origin is a scheme and a host, perhaps a port, in lower case: https://app.example", "cors: %s is not an origin", quote(text))
+		case slices.Contains(c.Origins, text):
+			r.errorf(item, "", "cors: %s is there twice", quote(text))
+		default:
+			c.Origins = append(c.Origins, text)
+		}
+	}
+	switch {
+	case len(r.problems) > before:
+	case len(c.Origins) == 0:
+		r.errorf(origins, hint, "cors: there are no origins")
+	case slices.Contains(c.Origins, "*") && len(c.Origins) > 1:
+		r.errorf(origins, `write ["*"] alone, or leave it out`, `cors: "*" stands beside others`)
+	case c.Origins[0] == "*" && c.Credentials:
+		r.errorf(origins, "name the origins: every site could use a visitor's cookies otherwise", `cors: "*" does not go with credentials`)
+	}
+	return c
+}
+
+// validOrigin reports whether a browser could send that text as an Origin.
+func validOrigin(text string) bool {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme == "" || u.Host == "" || u.Hostname() == "" || strings.ContainsAny(text, "*") {
+		return false
+	}
+	standard := map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	return text == u.Scheme+"://"+u.Host && text == strings.ToLower(text) && (u.Port() == "" || u.Port() != standard) && !strings.HasSuffix(text, ":")
+}
+
+// checkProxyProtocol is for after the identity section.
+func (r *reader) checkProxyProtocol(file fields) {
+	if !r.policy.Gateway.ProxyProtocol || !r.policy.Identity.ClientIP().TrustedProxies.Empty() {
+		return
+	}
+	for _, e := range file["gateway"].Value.Entries {
+		if e.Key.Text == "proxy_protocol" {
+			r.errorf(e.Value, "add identity: {trusted_proxies: [10.0.0.0/8]} with the proxies' addresses", "proxy_protocol: no proxy is trusted, so nobody may say whose a connection is")
 		}
 	}
 }

@@ -121,7 +121,8 @@ func summary(p *policy.Policy) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "gateway %q to %v, headers %v\n", p.Gateway.Listen, p.Gateway.Upstream, p.Response.Profiles)
 	if g := p.Gateway; g.TLS != nil || g.H2C {
-		fmt.Fprintf(&b, "tls %v, h2c %v\n", g.TLS, g.H2C)
+		fmt.Fprintf(&b, "tls %v, h2c %v, PROXY protocol %v, client's host %v, cors %+v\n", g.TLS, g.H2C, g.ProxyProtocol, g.PreserveHost, g.CORS)
+		fmt.Fprintf(&b, "head %d, body %d, connections %d, drain %v, timeouts %+v\n", g.MaxHeader, g.MaxBody, g.MaxConnections, g.Drain, g.Timeouts)
 	}
 	if p.Metrics.Listen != "" {
 		fmt.Fprintf(&b, "metrics %q\n", p.Metrics.Listen)

@@ -200,12 +200,17 @@ func effectiveStoreTLS(s policy.StoreTLS) tree {
 	return t
 }
 
-// durationText writes a duration as the file has it.
+// durationText writes a duration as the file has it, in the largest unit that holds it exactly.
 func durationText(d time.Duration) string {
-	if d%time.Millisecond != 0 {
-		return strconv.FormatInt(d.Microseconds(), 10) + "us"
+	for _, unit := range []struct {
+		name string
+		is   time.Duration
+	}{{"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}, {"ms", time.Millisecond}} {
+		if d%unit.is == 0 {
+			return strconv.FormatInt(int64(d/unit.is), 10) + unit.name
+		}
 	}
-	return strconv.FormatInt(d.Milliseconds(), 10) + "ms"
+	return strconv.FormatInt(d.Microseconds(), 10) + "us"
 }
 
 // sizeText writes a number of bytes in the largest unit that holds it exactly.

@@ -97,7 +97,9 @@ func TestConfigShowsEverything(t *testing.T) {
 			Limits AllRoutes Classes Routes Preflight Unmatched Paths
 			Response
 			OnFailure Shadow ShadowUntil`},
-		{policy.Gateway{}, "Listen TLS H2C Upstream"},
+		{policy.Gateway{}, "Listen TLS H2C Upstream ProxyProtocol PreserveHost CORS MaxHeader MaxBody MaxConnections Timeouts Drain"},
+		{policy.CORS{}, "Origins Credentials"},
+		{policy.Timeouts{}, "Head Idle Stall Connect UpstreamHead"},
 		{policy.Decisions{}, "Listen SocketMode TokenFile TLS ForwardAuth"},
 		{policy.DecisionsTLS{}, "Cert Key ClientCA"},
 		{policy.Metrics{}, "Listen"},

@@ -234,6 +234,7 @@ func (p *program) announce(log *slog.Logger, f startFacts, asJSON bool) {
 			slog.String("fingerprint", pol.Fingerprint), slog.Int("routes", len(pol.Routes)), slog.Int("limits", len(pol.Limits)),
 			slog.String("gateway", f.at), slog.String("decisions", f.decisions), slog.String("metrics", f.metrics), slog.String("upstream", redacted(pol.Gateway.Upstream)), slog.String("upstream_state", f.upstream),
 			slog.String("store", pol.Store.String()), slog.String("store_state", f.store), slog.String("clients", clients(pol)), slog.Bool("shadow", pol.Shadow),
+			slog.String("bounds", bounds(pol.Gateway)), slog.Int("certificates", len(f.certificates)),
 			slog.Duration("took", f.took))
 		return
 	}
@@ -254,6 +255,9 @@ func (p *program) announce(log *slog.Logger, f startFacts, asJSON bool) {
 	}
 	line("store", f.store)
 	line("clients", clients(pol))
+	if b := bounds(pol.Gateway); b != "" {
+		line("bounds", b)
+	}
 	if pol.Shadow {
 		line("mode", "SHADOW: nothing is denied")
 	}
@@ -277,6 +281,9 @@ func clients(pol *policy.Policy) string {
 	}
 	if ip.IPv4Prefix != 0 && ip.IPv4Prefix != 32 {
 		text += fmt.Sprintf("; IPv4 by /%d", ip.IPv4Prefix)
+	}
+	if pol.Gateway.ProxyProtocol {
+		text += fmt.Sprintf("; the peer from the PROXY protocol set by %v", ip.TrustedProxies)
 	}
 	prefix := ip.IPv6Prefix
 	if prefix == 0 {

@@ -50,11 +50,6 @@ func flow(value any) string {
 			parts = append(parts, scalar(x.key)+": "+flow(x.value))
 		}
 		return "{" + strings.Join(parts, ", ") + "}"
-	case []tree:
-		for _, x := range v {
-			parts = append(parts, flow(x))
-		}
-		return "[" + strings.Join(parts, ", ") + "]"
 	case []string:
 		for _, s := range v {
 			parts = append(parts, scalar(s))

@@ -7,6 +7,6 @@ import (
 
 // Trust lets g believe an upstream's certificate that the machine does not know.
 func (g *Gateway) Trust(roots *x509.CertPool) {
-	g.transports.one.TLSClientConfig = &tls.Config{RootCAs: roots}
-	g.transports.two.TLSClientConfig = &tls.Config{RootCAs: roots}
+	g.rules.Load().transports.one.TLSClientConfig = &tls.Config{RootCAs: roots}
+	g.rules.Load().transports.two.TLSClientConfig = &tls.Config{RootCAs: roots}
 }

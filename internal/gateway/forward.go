@@ -23,11 +23,14 @@ func (e *exchange) rewrite(pr *httputil.ProxyRequest) {
 	}
 	out.RawQuery = withoutFragment(pr.In.URL.RawQuery) // ReverseProxy drops what it cannot parse
 	pr.Out.Host = ""
-	if e.gateway.preserveHost {
+	if e.rules.settings.PreserveHost {
 		pr.Out.Host = pr.In.Host
 	}
 	if pr.Out.Body != nil {
-		e.body = &requestBody{ReadCloser: pr.Out.Body, client: http.NewResponseController(e.writer), trailer: trailer{pr.In.Trailer, pr.Out.Trailer}}
+		e.body = &requestBody{
+			ReadCloser: pr.Out.Body, client: http.NewResponseController(e.writer), trailer: trailer{pr.In.Trailer, pr.Out.Trailer},
+			stall: e.rules.settings.Timeouts.Stall, bound: e.rules.settings.MaxBody,
+		}
 		e.body.free.Store(e.rpc == grpclimit.GRPC) // a stream of calls is silent for as long as it likes
 		pr.Out.Body = e.body
 	}

@@ -40,19 +40,13 @@ type Options struct {
 	// folder.
 	Folder string
 
-	// PreserveHost forwards the Host that the client sent, instead of the
-	// upstream's own. X-Forwarded-Host has the client's either way.
-	PreserveHost bool
-
-	// Drain is how long Serve lets requests end when its context has ended; 0 means
-	// 30 s.
-	Drain time.Duration
-
-	// HeaderTimeout is how long the upstream may take to begin its response; 0 means
-	// a minute.
+	// PreserveHost, Drain and HeaderTimeout, if they are not zero, are used instead of
+	// the policy's preserve_host, drain and timeouts.upstream_head.
+	PreserveHost  bool
+	Drain         time.Duration
 	HeaderTimeout time.Duration
 
-	// Dial connects to the upstream; nil dials with a timeout of 5 s.
+	// Dial connects to the upstream; nil dials with the policy's timeout.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	// Log is told when the upstream stops and starts to answer, and at level debug
@@ -65,20 +59,19 @@ type Options struct {
 type Gateway struct {
 	rules atomic.Pointer[rules]
 
-	upstream     *url.URL // of Options; nil means the policy's
-	preserveHost bool
+	options Options // as they were given
 
 	tls          bool // clients speak TLS
 	certificates certificates
 
-	transports transports
-	buffers    buffers
-	exchanges  sync.Pool // of *exchange
+	buffers   buffers
+	exchanges sync.Pool // of *exchange
 
-	drain time.Duration
-	log   *slog.Logger
-	down  atomic.Bool // the upstream did not answer last
-	proxy proxyWatch
+	log     *slog.Logger
+	down    atomic.Bool // the upstream did not answer last
+	proxy   proxyWatch
+	strange notice // connections that do not begin as they should
+	full    notice // connections that wait
 }
 
 // Rules are what of a gateway depends on its policy. They do not change: a request
@@ -88,6 +81,8 @@ type rules struct {
 	renderer *httplimit.Renderer
 
 	settings     policy.Gateway
+	transports   *transports
+	exposed      string   // names of fields that scripts may read
 	upstream     *url.URL // with the scheme http or https
 	framed       bool     // it speaks HTTP/2, whatever is asked
 	upstreamPath bool     // the upstream's URL has a path, which comes before the request's
@@ -97,51 +92,73 @@ type rules struct {
 	stripped     []string // fields that only a trusted proxy may set, beyond the usual ones
 }
 
-// newRules makes the rules of a policy; nil upstream means the policy's.
-func newRules(l *policy.Limiter, upstream *url.URL) (*rules, error) {
+// newRules makes the rules of a policy. They keep the connections to the upstream of
+// the rules before, if these would be the same.
+func newRules(l *policy.Limiter, o *Options, before *rules) (*rules, error) {
 	if l == nil {
 		return nil, errors.New("gateway: there is no policy to decide by")
 	}
 	p := l.Policy()
-	if upstream == nil {
-		upstream = p.Gateway.Upstream
-	}
+	settings := settingsOf(p, o)
+	upstream := settings.Upstream
 	switch {
 	case upstream == nil:
 		return nil, errors.New("gateway: there is no upstream (gateway: {upstream: \"http://127.0.0.1:3000\"})")
 	case schemes[upstream.Scheme] == "", upstream.Host == "":
 		return nil, fmt.Errorf("gateway: upstream %q is not an http, https, h2c or h2 URL with a host", upstream.Redacted())
 	}
-	framed := upstream.Scheme != schemes[upstream.Scheme]
-	return &rules{
-		settings:     p.Gateway,
-		framed:       framed,
+	next := &rules{
 		limiter:      l,
 		renderer:     httplimit.NewRenderer(p, nil),
+		settings:     settings,
+		exposed:      exposed(p.Response.Profiles),
 		upstream:     plainURL(upstream),
+		framed:       upstream.Scheme != schemes[upstream.Scheme],
 		upstreamPath: upstream.Path != "" && upstream.Path != "/",
 		clients:      p.Identity,
 		trusted:      p.Identity.ClientIP().TrustedProxies,
 		counted:      p.Identity.ClientIP().Depth > 0,
 		stripped:     trustedFields(p.Identity),
-	}, nil
+	}
+	if before != nil && before.transports.timeouts == settings.Timeouts {
+		next.transports = before.transports
+	} else {
+		next.transports = newTransports(o.Dial, settings.Timeouts)
+	}
+	return next, nil
+}
+
+// settingsOf returns the gateway section of a policy, or the standard one, with what
+// the options have otherwise.
+func settingsOf(p *policy.Policy, o *Options) policy.Gateway {
+	s := p.Gateway
+	if s.Upstream == nil {
+		s = policy.DefaultGateway()
+	}
+	if o.Upstream != nil {
+		s.Upstream = o.Upstream
+	}
+	s.PreserveHost = s.PreserveHost || o.PreserveHost
+	if o.Drain > 0 {
+		s.Drain = o.Drain
+	}
+	if o.HeaderTimeout > 0 {
+		s.Timeouts.UpstreamHead = o.HeaderTimeout
+	}
+	return s
 }
 
 // New returns the gateway of a policy.
 func New(o Options) (*Gateway, error) {
-	first, err := newRules(o.Limiter, o.Upstream)
+	first, err := newRules(o.Limiter, &o, nil)
 	if err != nil {
 		return nil, err
 	}
-	g := &Gateway{upstream: o.Upstream, preserveHost: o.PreserveHost, drain: o.Drain, log: o.Log}
+	g := &Gateway{options: o, log: o.Log}
 	g.rules.Store(first)
-	if g.drain <= 0 {
-		g.drain = 30 * time.Second
-	}
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
 	}
-	g.transports = newTransports(o)
 	g.certificates.folder = o.Folder
 	if g.tls = first.settings.TLS != nil; g.tls {
 		if _, err := g.certificates.load(first.settings.TLS); err != nil {
@@ -154,10 +171,13 @@ func New(o Options) (*Gateway, error) {
 
 // Reload lets requests that come from now on be decided by l and go to its policy's
 // upstream, unless Options has one; those that are running end as they began. A
-// limiter on the store of the one before it finds all counts there. The error is one
-// that New would return; the rules before then stay in force.
+// limiter on the store of the one before it finds all counts there. What a listener
+// is made with stays as it was: where it listens, whether it speaks TLS, h2c and the
+// PROXY protocol, max_header, max_connections, and the timeouts head and idle. The
+// error is one that New would return; the rules before then stay in force.
 func (g *Gateway) Reload(l *policy.Limiter) error {
-	next, err := newRules(l, g.upstream)
+	before := g.rules.Load()
+	next, err := newRules(l, &g.options, before)
 	if err != nil {
 		return err
 	}
@@ -166,27 +186,25 @@ func (g *Gateway) Reload(l *policy.Limiter) error {
 			return err
 		}
 	}
-	before := g.rules.Swap(next)
-	if before.upstream.Host != next.upstream.Host || before.upstream.Scheme != next.upstream.Scheme {
+	g.rules.Store(next)
+	if before.upstream.Host != next.upstream.Host || before.upstream.Scheme != next.upstream.Scheme || before.transports != next.transports {
 		g.down.Store(false)
-		g.transports.closeIdle()
+		before.transports.closeIdle()
 	}
 	return nil
 }
 
 // ServeHTTP decides a request and forwards it if it is allowed.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	defer lingers(w, r)
 	if r.Method == "PRI" { // half a preface of HTTP/2, which package net/http takes for a request of it
-		closing(w)
-		writeProblem(w, r.Method, problemVersion())
+		refuse(w, r, problemVersion())
 		return
 	}
 	conn := headOf(r)
 	conn.secured(r)
 	refusal, refused := conn.refusal(r)
 	e := g.exchanges.Get().(*exchange) //nolint:errcheck,forcetypeassert // nothing else is stored
-	defer e.end()                      // the copying of a body ends with a panic if the client or the upstream is gone
+	defer e.end(w, r)                  // the copying of a body ends with a panic if the client or the upstream is gone
 	e.rules = g.rules.Load()
 	e.request = identity.FromHTTP(r)
 	e.rpc = grpclimit.ProtocolOf(r.Method, r.URL.RawQuery, r.Header)
@@ -218,6 +236,7 @@ type exchange struct {
 	request  identity.Request
 	rpc      grpclimit.Protocol
 	began    time.Time // a call of gRPC
+	origin   string    // of the scripts that may read the gateway's answers; "" if none
 	decision *policy.Decision
 	writer   http.ResponseWriter
 	body     *requestBody // nil if there is none
@@ -241,6 +260,7 @@ func (g *Gateway) newExchange() *exchange {
 // serve decides the request. What the gateway answers itself is decided too, or it would cost nothing
 // to send nonsense.
 func (e *exchange) serve(w http.ResponseWriter, r *http.Request, refusal problem, refused bool) {
+	e.origin = allowed(e.rules.settings.CORS, r.Header)
 	d := e.rules.limiter.Decide(r.Context(), &e.request)
 	e.decision = d
 	if refused { // what follows may be as bad
@@ -249,6 +269,7 @@ func (e *exchange) serve(w http.ResponseWriter, r *http.Request, refusal problem
 	switch {
 	case !d.Allowed:
 		e.outcome.Status = d.Status
+		e.letScriptsRead(w.Header())
 		e.deny(w, r)
 	case refused:
 		e.answer(w, r, refusal)
@@ -257,13 +278,21 @@ func (e *exchange) serve(w http.ResponseWriter, r *http.Request, refusal problem
 		e.answer(w, r, problemMethod())
 	case !printable(r.Header.Get("Upgrade")): // ReverseProxy would take it for a failure of the upstream
 		e.answer(w, r, problemUpgrade())
+	case e.rules.settings.MaxBody > 0 && r.ContentLength > e.rules.settings.MaxBody:
+		closing(w)
+		e.answer(w, r, problemLarge(e.rules.settings.MaxBody))
 	case !policy.Hold(r.Context(), d.Delay):
 		e.outcome = policy.Outcome{Err: r.Context().Err(), Unserved: true}
 		e.answer(w, r, problemHeld())
 	default:
 		e.stop = d.KeepPlace(r.Context())
+		if r.ProtoMajor == 2 {
+			stream := newStallWriter(w, e.rules.settings.Timeouts.Stall)
+			defer stream.leave()
+			w = stream
+		}
 		e.writer = w
-		e.proxy.Transport = e.gateway.transports.of(r, e.rpc, e.rules.framed)
+		e.proxy.Transport = e.rules.transports.of(r, e.rpc, e.rules.framed)
 		e.proxy.ServeHTTP(w, r)
 	}
 }
@@ -280,11 +309,19 @@ func (e *exchange) answer(w http.ResponseWriter, r *http.Request, p problem) {
 	}
 	p.ID = e.decision.Batch.ID.String()
 	e.rules.renderer.AddFields(w.Header(), e.decision)
+	e.letScriptsRead(w.Header())
 	e.writeProblem(w, r, p)
 }
 
+// refuse answers a request that cannot be read, and ends its connection.
+func refuse(w http.ResponseWriter, r *http.Request, p problem) {
+	closing(w)
+	writeProblem(w, r.Method, p)
+	lingers(w, r)
+}
+
 // end settles the decision and gives the exchange back.
-func (e *exchange) end() {
+func (e *exchange) end(w http.ResponseWriter, r *http.Request) {
 	if e.stop != nil {
 		e.stop()
 	}
@@ -298,8 +335,11 @@ func (e *exchange) end() {
 	if e.body != nil {
 		e.body.leave()
 	}
+	if e.body == nil || !e.body.failed.Load() {
+		lingers(w, r)
+	}
 	e.rules, e.request, e.rpc, e.decision, e.writer = nil, identity.Request{}, grpclimit.NoProtocol, nil, nil
-	e.body, e.stop, e.outcome, e.response = nil, nil, policy.Outcome{}, nil
+	e.body, e.stop, e.outcome, e.response, e.origin = nil, nil, policy.Outcome{}, nil, ""
 	e.gateway.exchanges.Put(e)
 }
 
@@ -314,5 +354,8 @@ func (e *exchange) modifyResponse(res *http.Response) error {
 	}
 	e.gateway.answers(e.rules.upstream)
 	e.rules.renderer.AddFields(res.Header, e.decision)
+	if e.rules.settings.CORS != nil {
+		e.expose(res.Header)
+	}
 	return nil
 }

@@ -3,7 +3,6 @@ package gateway
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -18,45 +17,26 @@ import (
 // and forgets that the former was there, so a connection remembers the bytes of the
 // head that was read last.
 
-// A headListener's connections remember heads. It shakes hands too, because what is
-// remembered must be what the client has said, and not what was on the wire.
-type headListener struct {
-	net.Listener
-
-	gateway *Gateway
-	tls     *tls.Config // nil if clients speak without
-}
-
-// Accept implements net.Listener.
-func (l headListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	c := &headConn{Conn: conn, gateway: l.gateway}
-	if l.tls != nil {
-		secure := tls.Server(conn, l.tls)
-		c.Conn, c.tls = secure, &handshake{conn: secure}
-	}
-	return c, nil
-}
-
 const (
 	// readBuffer is the size of the buffer that package net/http reads a connection
 	// through: larger reads are of bodies, and no more than this has been read beyond
 	// a head when its handler begins.
 	readBuffer = 4096
-
-	// longestHead is the longest head with what may have been read beyond it.
-	longestHead = maxRequestHead + 3*readBuffer
 )
+
+// longestHead is the longest head with what may have been read beyond it.
+func longestHead(maxHeader int64) int { return int(maxHeader) + 3*readBuffer }
 
 // A headConn remembers what was read.
 type headConn struct {
 	net.Conn
 
 	gateway *Gateway
-	tls     *handshake // nil if there is none
+	proxied *proxied      // nil if there is none
+	tls     *handshake    // nil if there is none
+	longest int           // see longestHead
+	stall   time.Duration // for the client to read on
+	release func()        // gives the connection's place to another one; nil if it has none
 
 	mu     sync.Mutex // guards last: package net/http reads on while a handler runs
 	last   []byte
@@ -67,9 +47,12 @@ type headConn struct {
 
 // Read implements net.Conn.
 func (c *headConn) Read(p []byte) (int, error) {
+	if c.proxied != nil && !c.proxied.good(c.gateway) {
+		return 0, io.EOF // there is nobody to answer to
+	}
 	if c.tls != nil {
 		if err := c.tls.do(c.gateway); err != nil {
-			return 0, io.EOF // there is nobody to answer to
+			return 0, io.EOF
 		}
 	}
 	n, err := c.Conn.Read(p)
@@ -82,10 +65,9 @@ func (c *headConn) Read(p []byte) (int, error) {
 // Write implements net.Conn. A client that stops to read is cut off, at any time of
 // a response that may be long.
 func (c *headConn) Write(p []byte) (int, error) {
-	const often = stallTimeout / 8
 	now := time.Now()
-	if last := c.wrote.Load(); now.UnixNano()-last > int64(often) && c.wrote.CompareAndSwap(last, now.UnixNano()) {
-		_ = c.SetWriteDeadline(now.Add(stallTimeout))
+	if last := c.wrote.Load(); now.UnixNano()-last > int64(c.stall)/8 && c.wrote.CompareAndSwap(last, now.UnixNano()) {
+		_ = c.SetWriteDeadline(now.Add(c.stall))
 	}
 	return c.Conn.Write(p)
 }
@@ -93,8 +75,8 @@ func (c *headConn) Write(p []byte) (int, error) {
 func (c *headConn) remember(p []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.last)+len(p) > 2*longestHead {
-		c.keep(longestHead)
+	if len(c.last)+len(p) > 2*c.longest {
+		c.keep(c.longest)
 	}
 	c.last = append(c.last, p...)
 }
@@ -180,6 +162,15 @@ func (c *headConn) CloseWrite() error {
 		return conn.CloseWrite()
 	}
 	return nil
+}
+
+// Close implements net.Conn.
+func (c *headConn) Close() error {
+	err := c.Conn.Close()
+	if c.release != nil {
+		c.release()
+	}
+	return err
 }
 
 type headKey struct{}

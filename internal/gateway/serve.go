@@ -14,27 +14,23 @@ import (
 	"github.com/drossel-io/drossel/internal/redact"
 )
 
-// The bounds of a client's connection.
+// The bounds of a client's connection that no policy has.
 const (
-	maxRequestHead     = 64 << 10
-	requestHeadTimeout = 10 * time.Second
-	clientIdleTimeout  = 2 * time.Minute
-	stallTimeout       = time.Minute // of a body in which nothing moves
-
-	lingerTimeout = 5 * time.Second // for the rest of a body that nobody reads
-
-	maxStreams  = 250              // requests that run at once on one connection of HTTP/2
-	pingTimeout = 15 * time.Second // for the answer to a ping of HTTP/2, sent when nothing has come for stallTimeout
+	lingerTimeout = 5 * time.Second  // for the rest of a body that nobody reads
+	proxyTimeout  = 3 * time.Second  // for the header of the PROXY protocol
+	maxStreams    = 250              // requests that run at once on one connection of HTTP/2
+	pingTimeout   = 15 * time.Second // for the answer to a ping of HTTP/2, sent when nothing has come for a time
 )
 
 // Serve accepts connections on l until ctx ends, then lets requests end for as
-// long as Options.Drain says, closes what is left, and returns nil. It closes l and
+// long as the policy's drain says, closes what is left, and returns nil. It closes l and
 // returns when no request is running. An error is one of l.
 func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	// Requests outlive ctx; this one ends them, upgraded connections too.
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	var running sync.WaitGroup
+	settings := &g.rules.Load().settings
 	server := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			running.Add(1)
@@ -42,22 +38,18 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 			defer g.panicked()
 			g.ServeHTTP(w, r)
 		}),
-		ReadHeaderTimeout:            requestHeadTimeout,
-		IdleTimeout:                  clientIdleTimeout,
-		MaxHeaderBytes:               maxRequestHead,
+		ReadHeaderTimeout:            settings.Timeouts.Head,
+		IdleTimeout:                  settings.Timeouts.Idle,
+		MaxHeaderBytes:               int(settings.MaxHeader),
 		DisableGeneralOptionsHandler: true, // "OPTIONS *" is a request as any other
 		BaseContext:                  func(net.Listener) context.Context { return base },
 		ConnContext:                  withHead,
 		Protocols:                    g.protocols(),
-		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: maxStreams, SendPingTimeout: stallTimeout, PingTimeout: pingTimeout},
+		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: maxStreams, SendPingTimeout: settings.Timeouts.Stall, PingTimeout: pingTimeout},
 		ErrorLog:                     redact.Logger(g.log.Handler(), slog.LevelDebug),
 	}
-	front := headListener{Listener: l, gateway: g}
-	if g.tls {
-		front.tls = g.certificates.config()
-	}
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(front) }()
+	go func() { served <- server.Serve(g.front(l, settings)) }()
 
 	var err error
 	select {
@@ -65,12 +57,12 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 		err = fmt.Errorf("gateway: %w", err)
 		_ = server.Close()
 	case <-ctx.Done():
-		g.shutDown(base, server)
+		g.shutDown(base, server, &running)
 		<-served
 	}
 	cut()
 	running.Wait()
-	g.transports.closeIdle()
+	g.rules.Load().transports.closeIdle()
 	return err
 }
 
@@ -88,12 +80,25 @@ func (g *Gateway) panicked() {
 	}
 }
 
-// shutDown lets requests end, for a time.
-func (g *Gateway) shutDown(ctx context.Context, server *http.Server) {
-	ctx, cancel := context.WithTimeout(ctx, g.drain)
+// shutDown lets requests end, for a time: those of upgraded connections too, which
+// package net/http does not know any more.
+func (g *Gateway) shutDown(ctx context.Context, server *http.Server, running *sync.WaitGroup) {
+	drain := g.rules.Load().settings.Drain
+	ctx, cancel := context.WithTimeout(ctx, drain)
 	defer cancel()
-	if err := server.Shutdown(ctx); errors.Is(err, context.DeadlineExceeded) {
-		g.log.LogAttrs(ctx, slog.LevelWarn, "requests were cut off after draining", slog.Duration("drain", g.drain))
+	err := server.Shutdown(ctx)
+	ended := make(chan struct{})
+	go func() {
+		running.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		g.log.LogAttrs(ctx, slog.LevelWarn, "requests were cut off after draining", slog.Duration("drain", drain))
 		_ = server.Close()
 	}
 }

@@ -144,7 +144,7 @@ type handshake struct {
 // what is written has one of its own.
 func (h *handshake) do(g *Gateway) error {
 	h.once.Do(func() {
-		_ = h.conn.SetWriteDeadline(time.Now().Add(requestHeadTimeout))
+		_ = h.conn.SetWriteDeadline(time.Now().Add(g.rules.Load().settings.Timeouts.Head))
 		h.err = h.conn.Handshake()
 		_ = h.conn.SetWriteDeadline(time.Time{}) // a connection that is closed needs none
 		if h.err == nil {

@@ -9,24 +9,24 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/drossel-io/drossel/grpclimit"
 	"github.com/drossel-io/drossel/internal/redact"
+	"github.com/drossel-io/drossel/policy"
 )
 
 // The upstream's connections. A response's head has the bound of a request's, and
 // idle connections are kept for as many requests as come at once: opening them
 // anew is what a proxy spends its time on.
 const (
-	maxResponseHead  = 256 << 10
-	maxIdle          = 4096
-	idleTimeout      = 90 * time.Second
-	dialTimeout      = 5 * time.Second
-	usualHeadTimeout = time.Minute
-	upstreamPing     = 15 * time.Second // after which a silent connection of HTTP/2 is asked whether it lives
+	maxResponseHead = 256 << 10
+	maxIdle         = 4096
+	idleTimeout     = 90 * time.Second
+	upstreamPing    = 15 * time.Second // after which a silent connection of HTTP/2 is asked whether it lives
 )
 
 // A scheme of an upstream, and that of the requests that it gets.
@@ -43,12 +43,16 @@ func plainURL(upstream *url.URL) *url.URL {
 // HTTP/1.1 can carry goes over that unless the upstream's scheme says otherwise; a
 // gRPC call cannot.
 type transports struct {
-	one *http.Transport // HTTP/1.1
-	two *http.Transport // HTTP/2
+	timeouts policy.Timeouts
+	one      *http.Transport // HTTP/1.1
+	two      *http.Transport // HTTP/2
 }
 
-func newTransports(o Options) transports {
-	t := transports{one: newTransport(o), two: newTransport(o)}
+// A dialer connects to an address.
+type dialer = func(ctx context.Context, network, address string) (net.Conn, error)
+
+func newTransports(dial dialer, timeouts policy.Timeouts) *transports {
+	t := &transports{timeouts: timeouts, one: newTransport(dial, timeouts), two: newTransport(dial, timeouts)}
 	t.one.Protocols, t.two.Protocols = new(http.Protocols), new(http.Protocols)
 	t.one.Protocols.SetHTTP1(true)
 	t.two.Protocols.SetHTTP2(true)
@@ -74,24 +78,20 @@ func (t *transports) closeIdle() {
 	t.two.CloseIdleConnections()
 }
 
-func newTransport(o Options) *http.Transport {
-	t := &http.Transport{
-		DialContext:            o.Dial,
+func newTransport(dial dialer, timeouts policy.Timeouts) *http.Transport {
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: timeouts.Connect}).DialContext
+	}
+	return &http.Transport{
+		DialContext:            dial,
 		DisableCompression:     true, // the body passes as it is
 		MaxIdleConnsPerHost:    maxIdle,
 		IdleConnTimeout:        idleTimeout,
-		TLSHandshakeTimeout:    dialTimeout,
+		TLSHandshakeTimeout:    timeouts.Connect,
 		ExpectContinueTimeout:  time.Second,
-		ResponseHeaderTimeout:  o.HeaderTimeout,
+		ResponseHeaderTimeout:  timeouts.UpstreamHead,
 		MaxResponseHeaderBytes: maxResponseHead,
 	}
-	if t.DialContext == nil {
-		t.DialContext = (&net.Dialer{Timeout: dialTimeout}).DialContext
-	}
-	if t.ResponseHeaderTimeout <= 0 {
-		t.ResponseHeaderTimeout = usualHeadTimeout
-	}
-	return t
 }
 
 // Buffers are what bodies are copied through.
@@ -114,6 +114,11 @@ func (b *buffers) Put(p []byte) { b.pool.Put((*buffer)(p)) }
 func (e *exchange) fail(w http.ResponseWriter, r *http.Request, err error) {
 	g := e.gateway
 	e.outcome.Err = err
+	if e.body != nil && e.body.large.Load() {
+		closing(w)
+		e.answer(w, r, problemLarge(e.rules.settings.MaxBody))
+		return
+	}
 	unreadable := e.body != nil && e.body.failed.Load()
 	if r.Context().Err() != nil { // the client is gone, at least with half of its connection, or the gateway stops
 		g.log.LogAttrs(r.Context(), slog.LevelDebug, "request ended early", slog.String("method", r.Method), slog.String("error", redact.Error(err)))
@@ -154,6 +159,10 @@ type requestBody struct {
 
 	trailer trailer
 	failed  atomic.Bool
+	large   atomic.Bool // it is longer than its bound
+	stall   time.Duration
+	bound   int64 // the most bytes that it may have; 0 if any
+	read    int64
 	free    atomic.Bool // it may stall: the two sides talk
 	watch   *time.Timer // ends a read that takes too long
 
@@ -166,13 +175,17 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	switch {
 	case b.free.Load():
 	case b.watch == nil:
-		b.watch = time.AfterFunc(stallTimeout, b.stalls)
+		b.watch = time.AfterFunc(b.stall, b.stalls)
 	default:
-		b.watch.Reset(stallTimeout)
+		b.watch.Reset(b.stall)
 	}
 	n, err := b.ReadCloser.Read(p)
 	if b.watch != nil {
 		b.watch.Stop()
+	}
+	if b.read += int64(n); b.bound > 0 && b.read > b.bound {
+		b.large.Store(true)
+		return 0, errLarge
 	}
 	switch {
 	case err == io.EOF:
@@ -182,6 +195,8 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+var errLarge = errors.New("the body is too large")
 
 // stalls ends a read, unless the body may stall by now.
 func (b *requestBody) stalls() {
@@ -258,6 +273,10 @@ func problemUpgrade() problem {
 
 func problemMalformed() problem {
 	return newProblem(http.StatusBadRequest, "BAD_REQUEST", "The target, the host or the length of the request is malformed.")
+}
+
+func problemLarge(most int64) problem {
+	return newProblem(http.StatusRequestEntityTooLarge, "TOO_LARGE", "The body of the request has more than "+strconv.FormatInt(most, 10)+" bytes.")
 }
 
 func problemLength() problem {
