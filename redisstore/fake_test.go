@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -183,13 +184,13 @@ func TestJoined(t *testing.T) {
 		start("first")
 		<-h.begun
 		for i := range 100 {
-			start(fmt.Sprint("key-", i))
+			start(fmt.Sprint("client-", i))
 		}
 		synctest.Wait()
 		h.answer <- unused(1)
 		for _, n := range []int{64, 36} {
 			<-h.begun
-			if got := h.commands[len(h.commands)-1][2]; got != fmt.Sprint(n) {
+			if got := h.commands[len(h.commands)-1][2]; got != strconv.Itoa(n) {
 				t.Errorf("a script has %s keys, want %d", got, n)
 			}
 			h.answer <- unused(n)

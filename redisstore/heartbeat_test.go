@@ -3,7 +3,6 @@
 package redisstore
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -63,7 +62,7 @@ func TestFacts(t *testing.T) {
 		f.MaxMemory != 50<<20 || f.Memory <= 0 || f.RoundTrip <= 0 || f.Clock.Abs() > time.Minute {
 		t.Errorf("%+v", f)
 	}
-	f, err = openStore(t, fmt.Sprintf("redis://limited:password@%s", server.Addr), nil).Facts(background)
+	f, err = openStore(t, "redis://limited:password@"+server.Addr, nil).Facts(background)
 	if err != nil || f.Version != "" || f.RoundTrip <= 0 {
 		t.Errorf("without the right to INFO: %+v, %v", f, err)
 	}

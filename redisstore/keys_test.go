@@ -20,8 +20,9 @@ func start(t *testing.T, config ...string) *redistest.Server {
 	return server
 }
 
-// plainWords are pieces of keys and groups of the tests, which Redis must not see.
-func plainWords() []string { return []string{"alice", "bob", "key-", "203.0.113", "tenant-"} }
+// plainWords are pieces of keys and groups of the tests, which Redis must not see: long
+// enough not to be part of a hash by chance.
+func plainWords() []string { return []string{"alice", "bobby", "client-", "203.0.113", "tenant-"} }
 
 func scanKeys(t *testing.T, server *redistest.Server) {
 	t.Helper()
@@ -149,15 +150,15 @@ func TestList(t *testing.T) {
 	b, other := parse(t, "list", "5/h"), parse(t, "list2", "5/h")
 	want := map[string]int64{}
 	for i := range 2500 {
-		key := fmt.Sprint("key-", i)
+		key := fmt.Sprint("client-", i)
 		cost := int64(1 + i%5)
 		take(t, s, batchOf(drossel.Check{Budget: b, Key: key, Cost: cost}, one(other, key)))
 		want[s.ID(key)] = 5 - cost
 	}
 	take(t, s, batchOf(one(b, "")))
 	want[""] = 4
-	take(t, s, batchOf(drossel.Check{Budget: b, Key: "tenant-1 bob", Group: "tenant-1", Cost: 1}))
-	want[s.ID("tenant-1 bob")] = 4
+	take(t, s, batchOf(drossel.Check{Budget: b, Key: "tenant-1 bobby", Group: "tenant-1", Cost: 1}))
+	want[s.ID("tenant-1 bobby")] = 4
 	got := map[string]int64{}
 	for cursor, first := "", true; first || cursor != ""; first = false {
 		entries, next, err := s.List(t.Context(), b, cursor)
@@ -169,7 +170,7 @@ func TestList(t *testing.T) {
 		}
 		for _, e := range entries {
 			got[e.ID] = e.Remaining
-			if (e.Group != "") != (e.ID == s.ID("tenant-1 bob")) {
+			if (e.Group != "") != (e.ID == s.ID("tenant-1 bobby")) {
 				t.Errorf("entry %s has group %q", e.ID, e.Group)
 			}
 		}
@@ -183,13 +184,13 @@ func TestList(t *testing.T) {
 			t.Errorf("key %s: remaining %d, want %d", id, got[id], remaining)
 		}
 	}
-	if err := s.ResetIn(t.Context(), b, "tenant-1", "tenant-1 bob"); err != nil {
+	if err := s.ResetIn(t.Context(), b, "tenant-1", "tenant-1 bobby"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Reset(t.Context(), b, "key-3"); err != nil {
+	if err := s.Reset(t.Context(), b, "client-3"); err != nil {
 		t.Fatal(err)
 	}
-	for key, left := range map[string]int64{"key-3": 5, "key-2": 2} {
+	for key, left := range map[string]int64{"client-3": 5, "client-2": 2} {
 		if d, err := s.Get(t.Context(), b, key); err != nil || d.Remaining != left {
 			t.Errorf("%s: %d left, error %v, want %d", key, d.Remaining, err, left)
 		}

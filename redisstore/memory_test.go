@@ -143,7 +143,7 @@ func (b *block) draw(i int) pair {
 			continue
 		}
 		seen[budget.StateID()] = true
-		c := drossel.Check{Budget: budget, Key: fmt.Sprint("key-", i), Cost: b.random.Int64N(4), Shadow: b.random.IntN(6) == 0}
+		c := drossel.Check{Budget: budget, Key: fmt.Sprint("client-", i), Cost: b.random.Int64N(4), Shadow: b.random.IntN(6) == 0}
 		switch b.random.IntN(12) {
 		case 0:
 			c.Reserve = b.random.Int64N(3)

@@ -9,6 +9,8 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"hash"
+	"sync"
 )
 
 // Size is the length of an ID: 128 bits in base64url, and a bit.
@@ -18,7 +20,17 @@ const Size = 22
 const shortSize = 10
 
 // A Hasher makes IDs with one secret. It is safe for concurrent use.
-type Hasher struct{ secret []byte }
+type Hasher struct {
+	secret []byte
+	macs   sync.Pool // of *mac
+}
+
+// A mac is one computation at a time.
+type mac struct {
+	hash hash.Hash
+	text []byte // what is hashed
+	sum  [sha256.Size]byte
+}
 
 // New returns a Hasher. A nil secret is a random one, so that IDs mean nothing
 // outside this process and after its end.
@@ -27,23 +39,30 @@ func New(secret []byte) *Hasher {
 		secret = make([]byte, 32)
 		rand.Read(secret) // never fails
 	}
-	return &Hasher{append([]byte(nil), secret...)}
+	h := &Hasher{secret: append([]byte(nil), secret...)}
+	h.macs.New = func() any { return &mac{hash: hmac.New(sha256.New, h.secret)} }
+	return h
 }
 
 // ID returns the ID of the parts under a kind, which must not hold a NUL: 22
 // characters of A-Z, a-z, 0-9, - and _. Each part counts with its length, so other
 // parts have another ID.
 func (h *Hasher) ID(kind string, parts ...string) string {
-	mac := hmac.New(sha256.New, h.secret)
-	mac.Write([]byte(kind))
-	mac.Write([]byte{0})
-	var size [8]byte
+	m, _ := h.macs.Get().(*mac)
+	m.text = append(append(m.text[:0], kind...), 0)
 	for _, p := range parts {
-		binary.BigEndian.PutUint64(size[:], uint64(len(p)))
-		mac.Write(size[:])
-		mac.Write([]byte(p))
+		m.text = binary.BigEndian.AppendUint64(m.text, uint64(len(p)))
+		m.text = append(m.text, p...)
 	}
-	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))[:Size]
+	m.hash.Reset()
+	m.hash.Write(m.text)
+	var id [(sha256.Size*8 + 5) / 6]byte
+	base64.RawURLEncoding.Encode(id[:], m.hash.Sum(m.sum[:0]))
+	clear(m.text) // what was hashed does not stay
+	if cap(m.text) <= 4096 {
+		h.macs.Put(m)
+	}
+	return string(id[:Size])
 }
 
 // Short returns the ID as people and logs see it: # and its first ten characters.
