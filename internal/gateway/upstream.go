@@ -55,6 +55,7 @@ func newTransports(dial dialer, timeouts policy.Timeouts) *transports {
 	t := &transports{timeouts: timeouts, one: newTransport(dial, timeouts), two: newTransport(dial, timeouts)}
 	t.one.Protocols, t.two.Protocols = new(http.Protocols), new(http.Protocols)
 	t.one.Protocols.SetHTTP1(true)
+	watchAnswers(t.one)
 	t.two.Protocols.SetHTTP2(true)
 	t.two.Protocols.SetUnencryptedHTTP2(true)
 	t.two.HTTP2 = &http.HTTP2Config{SendPingTimeout: upstreamPing, PingTimeout: pingTimeout}
@@ -69,7 +70,7 @@ func (t *transports) of(r *http.Request, rpc grpclimit.Protocol, framed bool) ht
 	case framed && !upgrades(r.Header): // HTTP/2 has no upgrades
 		return t.two
 	default:
-		return t.one
+		return once{t.one}
 	}
 }
 
