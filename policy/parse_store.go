@@ -43,8 +43,11 @@ type StoreTLS struct {
 	ServerName string // "" is the URL's host
 }
 
-// DefaultMaxMemory is Store.MaxMemory unless the file says otherwise.
-const DefaultMaxMemory = 256 << 20
+// What a Store has unless the file says otherwise.
+const (
+	DefaultMaxMemory = 256 << 20
+	DefaultDeadline  = 20 * time.Millisecond
+)
 
 // The defaults of a store, and the bounds of what the file may say.
 const (
@@ -142,7 +145,7 @@ func (r *reader) readStore(n *node) {
 
 func (r *reader) redisDefaults() {
 	if s := &r.policy.Store; s.OnRedis() {
-		s.Deadline, s.Prefix = storeDeadline, storePrefix
+		s.Deadline, s.Prefix = DefaultDeadline, storePrefix
 	}
 }
 
