@@ -84,7 +84,7 @@ func (t *Telemetry) Limiter(p *policy.Policy, opts *policy.Options) (*policy.Lim
 
 // InForce tells that p decides from now on: the first time at the start, later by a
 // reload, which may find what is in force already.
-func (t *Telemetry) InForce(p *policy.Policy) { t.metrics.reload.applied(p.Fingerprint) }
+func (t *Telemetry) InForce(p *policy.Policy) { t.metrics.reload.applied(p) }
 
 // Refused tells that a reload failed and the policy before stays in force.
 func (t *Telemetry) Refused() { t.metrics.reload.refused() }

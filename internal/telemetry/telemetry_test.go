@@ -146,7 +146,7 @@ const counted = `
 limits:
   flood: 3/h by ip
   everyone: 5/h
-  tried: {rate: 1/h, by: ip, mode: shadow}
+  tried: {rate: 1/h, by: ip, mode: shadow, shadow_until: 2099-12-15}
   shut: deny
 all_routes: [everyone, flood]
 classes:

@@ -32,3 +32,21 @@ routes: {/a: open, /b: closed, /c: local, /d: unlimited}
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
+
+// What is in shadow for a time tells until when, as long as its policy is in force.
+func TestShadowUntil(t *testing.T) {
+	tel := telemetry.New(nil)
+	tel.InForce(limiter(t, tel, `
+limits: {tried: {rate: 9/h, by: ip, mode: shadow, shadow_until: 2099-12-15}, live: 9/h by ip}
+classes: {c: {limits: [live], mode: shadow, shadow_until: 2099-12-16T12:00:00Z}}
+routes: {/a: {limits: [tried]}, /b: c}
+`, nil).Policy())
+	const name = "drossel_shadow_until_timestamp_seconds"
+	if diff := cmp.Diff(map[string]float64{"name=tried of=limit": 4100976000, "name=c of=class": 4101105600}, values(scrape(t, tel), name)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	tel.InForce(limiter(t, tel, "routes: {/: {limits: [9/h by ip]}}", nil).Policy())
+	if got := values(scrape(t, tel), name); len(got) > 0 {
+		t.Errorf("after the reload: %v", got)
+	}
+}
