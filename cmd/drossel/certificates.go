@@ -1,11 +1,8 @@
 package main
 
 import (
-	"context"
 	"log/slog"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/drossel-io/drossel/internal/gateway"
@@ -13,19 +10,9 @@ import (
 
 // A certificateWatch tells when files of the gateway's certificates change.
 type certificateWatch struct {
-	changed <-chan struct{} // nil if nothing is watched
+	watchedFiles
 
-	files  []string
 	failed string // why they could not be read last; "" if they could
-	end    func()
-}
-
-// stop ends watching.
-func (w *certificateWatch) stop() {
-	if w.end != nil {
-		w.end()
-	}
-	*w = certificateWatch{}
 }
 
 // watchCertificates watches the files of the certificates that are in force, and no others.
@@ -34,30 +21,14 @@ func (r *reloader) watchCertificates() {
 		return
 	}
 	w := &r.certificates
-	files := r.gate.CertificateFiles()
-	if slices.Equal(files, w.files) {
-		return
-	}
-	w.stop()
-	w.files = files
-	if len(files) == 0 {
-		return
-	}
-	watch, err := newFileWatch(files...)
-	if err != nil {
+	others, err := w.watch(r.gate.CertificateFiles())
+	switch {
+	case err != nil:
 		r.log.Warn("the certificates are not watched: send SIGHUP when they have changed", slog.String("error", err.Error()))
-		return
+	case others:
+		w.failed = ""
+		r.reloadCertificates(false) // they may have changed before they were watched
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { watch.run(ctx) })
-	w.changed = watch.changed
-	w.end = func() {
-		cancel()
-		running.Wait()
-		watch.close()
-	}
-	r.reloadCertificates(false) // they may have changed before they were watched
 }
 
 // reloadCertificates reads the files again. If nobody has asked, it keeps silent about what it knows

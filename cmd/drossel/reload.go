@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -37,10 +39,48 @@ type reloader struct {
 	inForce      *policy.Policy
 	limiter      *policy.Limiter               // of inForce
 	policyNow    atomic.Pointer[policy.Policy] // inForce, for other goroutines
-	text         []byte                        // of inForce
-	tried        []byte                        // the text that was looked at last
+	inForceSum   textSum                       // of all that inForce was read from
+	tried        textSum                       // what was looked at last
+	toWatch      []string                      // the files that the text names
+	named        watchedFiles                  // the same, once run watches them
+	shadows      shadowWatch
 	certificates certificateWatch
 	failed       string // why it could not be read last; "" if it could
+}
+
+// A textSum stands for a policy's text and all files that it names.
+type textSum [sha256.Size]byte
+
+// A reading is a policy's text as it was read.
+type reading struct {
+	policy   *policy.Policy
+	problems policy.Problems
+	sum      textSum
+	files    []string // that the text names, also those that could not be read
+}
+
+// parse reads what a policy's text says and names.
+func (p *program) parse(path, name string, text []byte) reading {
+	around := p.surroundings(path)
+	sum := sha256.New()
+	sum.Write(text)
+	var r reading
+	read := around.Files
+	around.Files = func(file string) ([]byte, error) {
+		content, err := read(file)
+		fmt.Fprintf(sum, "\x00%s\x00%d\x00%v\x00", file, len(content), err)
+		sum.Write(content)
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(filepath.Dir(path), file)
+		}
+		if !slices.Contains(r.files, file) {
+			r.files = append(r.files, file)
+		}
+		return content, err
+	}
+	r.policy, r.problems = policy.ParseWith(name, text, around)
+	r.sum = textSum(sum.Sum(nil))
+	return r
 }
 
 // newReloader makes the gateway of a policy file, and what it needs. The problems are warnings.
@@ -49,7 +89,8 @@ func (p *program) newReloader(ctx context.Context, path string, log *slog.Logger
 	if err != nil {
 		return nil, nil, err
 	}
-	parsed, problems := policy.ParseWith(name, text, p.surroundings(path))
+	read := p.parse(path, name, text)
+	parsed, problems := read.policy, read.problems
 	if err := problems.Err(); err != nil {
 		return nil, nil, err
 	}
@@ -60,7 +101,7 @@ func (p *program) newReloader(ctx context.Context, path string, log *slog.Logger
 	if err != nil {
 		return nil, nil, err
 	}
-	r := &reloader{program: p, path: path, log: log, inForce: parsed, text: text, tried: text}
+	r := &reloader{program: p, path: path, log: log, inForce: parsed, inForceSum: read.sum, tried: read.sum, toWatch: read.files}
 	r.policyNow.Store(parsed)
 	if r.store, err = p.openCounts(ctx, parsed, path, secret, storeWatch{r.storeChanged, r.storeFailed}); err != nil {
 		return nil, nil, err
@@ -119,11 +160,15 @@ func (r *reloader) start(ctx context.Context, hangups <-chan os.Signal, file *fi
 		cancel()
 		running.Wait()
 		r.certificates.stop()
+		r.shadows.stop()
+		r.named.stop()
 	}
 }
 
 // run reloads until ctx ends.
 func (r *reloader) run(ctx context.Context, hangups <-chan os.Signal, changed <-chan struct{}) {
+	r.shadows.watch(r.inForce)
+	r.watchNamed(ctx, r.toWatch)
 	for {
 		select {
 		case <-ctx.Done():
@@ -133,6 +178,12 @@ func (r *reloader) run(ctx context.Context, hangups <-chan os.Signal, changed <-
 			r.reloadCertificates(true)
 		case <-changed:
 			r.reload(ctx, false)
+		case <-r.named.changed:
+			r.reload(ctx, false)
+		case <-r.shadows.came():
+			for _, s := range r.shadows.passed() {
+				r.tell(slog.LevelWarn, "shadow_until has passed", s.Of+" was to be in shadow until "+policy.Until(s.Until)+" and still is", nil)
+			}
 		case <-r.certificates.changed:
 			r.reloadCertificates(false)
 		}
@@ -153,11 +204,13 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 		}
 		return
 	}
-	known := r.failed == "" && bytes.Equal(text, r.tried)
-	r.tried, r.failed = text, ""
+	read := r.parse(r.path, name, text)
+	known := r.failed == "" && read.sum == r.tried
+	r.tried, r.failed = read.sum, ""
+	defer r.watchNamed(ctx, read.files)
 	switch {
 	case known && !asked:
-	case bytes.Equal(text, r.text):
+	case read.sum == r.inForceSum:
 		if err := r.renewSecrets(); err != nil {
 			r.refuse(err, nil)
 			return
@@ -165,7 +218,21 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 		r.telemetry.InForce(r.inForce)
 		r.tell(slog.LevelInfo, "policy unchanged", "#"+r.inForce.Fingerprint+" stays in force", nil)
 	default:
-		r.replace(ctx, name, text)
+		r.replace(ctx, read, text)
+	}
+}
+
+// watchNamed watches the files that a policy names.
+func (r *reloader) watchNamed(ctx context.Context, files []string) {
+	if r.path == "-" {
+		return // it cannot be read again
+	}
+	others, err := r.named.watch(files)
+	switch {
+	case err != nil:
+		r.log.Warn("the files that the policy names are not watched: send SIGHUP when they have changed", slog.String("error", err.Error()))
+	case others && len(files) > 0:
+		r.reload(ctx, false) // they may have changed before they were watched
 	}
 }
 
@@ -179,8 +246,8 @@ func (r *reloader) renewSecrets() error {
 }
 
 // replace puts a text in force, or says why not.
-func (r *reloader) replace(ctx context.Context, name string, text []byte) {
-	next, problems := policy.ParseWith(name, text, r.surroundings(r.path))
+func (r *reloader) replace(ctx context.Context, read reading, text []byte) {
+	next, problems := read.policy, read.problems
 	if err := problems.Err(); err != nil {
 		r.refuse(err, wouldChange(r.inForce, text))
 		return
@@ -191,8 +258,9 @@ func (r *reloader) replace(ctx context.Context, name string, text []byte) {
 		r.refuse(err, changes)
 		return
 	}
-	r.inForce, r.text = next, text
+	r.inForce, r.inForceSum = next, read.sum
 	r.policyNow.Store(next)
+	r.shadows.watch(next)
 	r.telemetry.InForce(next)
 	lines := make([]string, 0, len(changes)+len(problems))
 	lines = append(lines, aligned(changes)...)

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -17,6 +18,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -276,6 +279,24 @@ func TestDifferences(t *testing.T) {
 + GET /uploads   class left, limits uploads
 - GET /old   class left, limits old`,
 		},
+		{
+			"renamed, with its counts",
+			[]string{"search:   60/m by ip", "find:   {rate: 90/m, by: ip, was: search}", "[search]", "[find]"},
+			`~ limit find   (was "search")   counts are kept
+~ limit find   60/m -> 90/m   in force at once; buckets keep their share
+~ GET /search   class public, limits search -> class public, limits find`,
+		},
+		{"was without the name before", []string{"search:   60/m by ip", "search:   {rate: 60/m, by: ip, was: find}"}, "! limit search   was: - -> find   every key starts with a full budget"},
+		{
+			"rates",
+			[]string{"read:     50/s burst 250 by ip", "read: {rate: 50/s burst 250, by: ip, rates: {method: {POST: 1/s, GET: 9/s}}, overrides: [{when: {ip: 192.0.2.0/24}, rate: deny}]}"},
+			`~ limit read   ip 192.0.2.0/24: 50/s burst 250 -> deny   in force at once
+~ limit read   method POST: 50/s burst 250 -> 1/s   in force at once
+~ limit read   method GET: 50/s burst 250 -> 9/s   in force at once`,
+		},
+		{"candidate", []string{"read:     50/s burst 250 by ip", "read: {rate: 50/s burst 250, by: ip, candidate: {rate: 9/s}}"}, "~ limit read   candidate: - -> 9/s"},
+		{"shadow_until", []string{"mode: shadow}", "mode: shadow, shadow_until: 2999-01-01}"}, "~ limit watch   shadow until: - -> 2999-01-01"},
+		{"shadow_until of all", []string{"all_routes:", "mode: shadow\nshadow_until: 2999-01-01T00:00:01Z\nall_routes:"}, "~ all routes   mode: enforced -> shadow\n~ all routes   shadow until: - -> 2999-01-01T00:00:01Z"},
 		{"failure mode of a route", []string{"[quota]", "[quota], on_store_failure: closed"}, "~ POST /exports   store down: local -> closed"},
 		{"failure mode of a class", []string{"[read]", "[read], on_store_failure: closed"}, "~ class public   store down: local -> closed"},
 		{
@@ -324,6 +345,138 @@ func TestDifferences(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Rates that a limit has already are compared one by one, files of them as wholes.
+func TestRateDifferences(t *testing.T) {
+	const policyOf = `
+limits:
+  l:
+    rate: 5/s
+    by: ip
+    rates: {method: {%s}}
+    overrides: [%s]
+routes: {/: {limits: [l]}}
+`
+	const file, overrides = "a,1/s\nb,2/s\nc,3/s\n", "{when: {ip: 192.0.2.1}, rate: 7/s}, {when: {method: PUT}, rate: 8/s}, {file: c.csv, by: method}"
+	read := func(rates, overrides, text string) *policy.Policy {
+		text = strings.NewReplacer("a,", "GET,", "b,", "POST,", "c,", "PUT,", "d,", "DELETE,").Replace(text)
+		p, problems := policy.ParseWith("policy.yaml", fmt.Appendf(nil, policyOf, rates, overrides), &policy.ParseOptions{
+			Files: func(string) ([]byte, error) { return []byte(text), nil },
+		})
+		if err := problems.Err(); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	before := read("GET: 50/s, POST: 60/s", overrides, file)
+	for _, tt := range []struct{ name, rates, overrides, file, want string }{
+		{"nothing", "GET: 50/s, POST: 60/s", overrides, file, ""},
+		{"another rate", "GET: 80/s, POST: 60/s", overrides, file, "~ limit l   method GET: 50/s -> 80/s   in force at once; buckets keep their share"},
+		{"no limit any more", "GET: unlimited, POST: 60/s", overrides, file, "~ limit l   method GET: 50/s -> unlimited   in force at once; buckets keep their share"},
+		{"a rate less", "GET: 50/s", overrides, file, "~ limit l   method POST: 60/s -> 5/s   in force at once"},
+		{"another order of attributes means nothing here", "POST: 60/s, GET: 50/s", overrides, file, "~ limit l   its rates are tried in another order"},
+		{"a file's rate", "GET: 50/s, POST: 60/s", overrides, "a,1/s\nb,9/s\nc,3/s\n", "~ limit l   c.csv by method: method POST: 2/s -> 9/s   in force at once; buckets keep their share"},
+		{"a file's rates", "GET: 50/s, POST: 60/s", overrides, "a,1/s\nb,9/s\nd,3/s\n", "~ limit l   c.csv by method: 2 rates differ, such as method POST: 2/s -> 9/s   in force at once; buckets keep their share"},
+		{"a shorter file", "GET: 50/s, POST: 60/s", overrides, "a,1/s\n", "~ limit l   c.csv by method: 3 rates -> 1 rate   in force at once; buckets keep their share"},
+		{"no file", "GET: 50/s, POST: 60/s", "{when: {ip: 192.0.2.1}, rate: 7/s}, {when: {method: PUT}, rate: 8/s}", "", "~ limit l   c.csv by method: 3 rates -> 5/s   in force at once"},
+		{"another order", "GET: 50/s, POST: 60/s", "{file: c.csv, by: method}, {when: {ip: 192.0.2.1}, rate: 7/s}, {when: {method: PUT}, rate: 8/s}", file, "~ limit l   its rates are tried in another order"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var lines []string
+			for _, c := range differences(before, read(tt.rates, tt.overrides, tt.file)) {
+				lines = append(lines, c.String())
+			}
+			if diff := cmp.Diff(tt.want, strings.Join(lines, "\n")); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// A file of contracts is part of the policy: its change is a reload, and so is that it is there again.
+func TestServeReloadsContracts(t *testing.T) {
+	dir := t.TempDir()
+	contracts := filepath.Join(dir, "lists", "contracts.csv")
+	if err := os.Mkdir(filepath.Dir(contracts), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	text := `gateway: {listen: "127.0.0.1:0", upstream: "http://127.0.0.1:1"}
+limits:
+  l: {rate: 1/h, by: ip, overrides: [{file: lists/contracts.csv, by: method}]}
+routes: {/: {limits: [l]}}
+`
+	write(t, contracts, "GET,2/h\n")
+	path := filepath.Join(dir, "policy.yaml")
+	write(t, path, text)
+	s := serveFile(t, path, "--json")
+	s.until(t, `"msg":"ready"`)
+	write(t, contracts, "GET,3/h\n")
+	s.until(t, `"state":"reloaded".*method GET: 2/h -> 3/h`)
+	write(t, contracts, "GET,3/fortnight\n")
+	s.until(t, `"state":"not reloaded".*contracts.csv:1:5: limit \\"l\\": method GET: `)
+	if err := os.Remove(contracts); err != nil {
+		t.Fatal(err)
+	}
+	s.until(t, `"state":"not reloaded".*no such file`)
+	write(t, contracts, "GET,4/h\n")
+	s.until(t, `"state":"reloaded".*method GET: 3/h -> 4/h`)
+	write(t, path, strings.Replace(text, "1/h", "5/h", 1))
+	s.until(t, `"state":"reloaded".*limit l.*1/h -> 5/h`)
+	write(t, contracts, "GET,6/h\n")
+	s.until(t, `"state":"reloaded".*method GET: 4/h -> 6/h`)
+	s.stop(errors.New("done"))
+	s.until(t, `"why":"done"`)
+	<-s.code
+}
+
+// The log says until when something is meant to be in shadow, and once that this has passed.
+func TestServeTellsThatShadowHasPassed(t *testing.T) {
+	soon := time.Now().Add(2 * time.Second).UTC()
+	s := serve(t, `gateway: {listen: "127.0.0.1:0", upstream: "http://127.0.0.1:1"}
+mode: shadow
+shadow_until: 2999-12-15
+routes:
+  /: {limits: [1/h by ip], mode: shadow, shadow_until: `+soon.Format(time.RFC3339Nano)+`}
+`)
+	start := s.until(t, "^ready in ")
+	for _, want := range []string{"mode       SHADOW until 2999-12-15: nothing is denied\n", "mode       route / in SHADOW until "} {
+		if !strings.Contains(start, want) {
+			t.Errorf("%q is not in\n%s", want, start)
+		}
+	}
+	s.until(t, "^shadow_until has passed  route / was to be in shadow until .* and still is")
+	s.stop(errors.New("done"))
+	s.until(t, "^stopped: done$")
+	<-s.code
+}
+
+// Each shadow is told of once, when its time has come, and none that is not of the policy in force.
+func TestShadowWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		at := func(after time.Duration) string { return time.Now().Add(after).Format(time.RFC3339) }
+		watched := func(a, b string) *policy.Policy {
+			return parse(t, "limits:\n  a: {rate: 1/s, mode: shadow, shadow_until: "+a+"}\n  b: {rate: 1/s, mode: shadow, shadow_until: "+b+"}\nroutes: {/: {limits: [a, b]}}")
+		}
+		var w shadowWatch
+		if w.came() != nil {
+			t.Error("something is due of no policy")
+		}
+		w.watch(watched(at(-time.Hour), at(time.Hour)))
+		w.watch(watched(at(2*time.Hour), at(3*time.Hour)))
+		start := time.Now()
+		for _, want := range []string{"limit a", "limit b"} {
+			<-w.came()
+			list := w.passed()
+			if len(list) != 1 || list[0].Of != want || !time.Now().Equal(list[0].Until) {
+				t.Errorf("after %v: %v, want %s", time.Since(start), list, want)
+			}
+		}
+		if w.came() != nil {
+			t.Error("something is due still")
+		}
+		w.stop()
+	})
 }
 
 func parse(t *testing.T, text string) *policy.Policy {

@@ -234,7 +234,7 @@ func (p *program) announce(log *slog.Logger, f startFacts, asJSON bool) {
 			slog.String("fingerprint", pol.Fingerprint), slog.Int("routes", len(pol.Routes)), slog.Int("limits", len(pol.Limits)),
 			slog.String("gateway", f.at), slog.String("decisions", f.decisions), slog.String("metrics", f.metrics), slog.String("upstream", redacted(pol.Gateway.Upstream)), slog.String("upstream_state", f.upstream),
 			slog.String("store", pol.Store.String()), slog.String("store_state", f.store), slog.String("clients", clients(pol)), slog.Bool("shadow", pol.Shadow),
-			slog.String("bounds", bounds(pol.Gateway)), slog.Int("certificates", len(f.certificates)),
+			slog.Any("shadow_until", shadowUntil(pol)), slog.String("bounds", bounds(pol.Gateway)), slog.Int("certificates", len(f.certificates)),
 			slog.Duration("took", f.took))
 		return
 	}
@@ -258,14 +258,39 @@ func (p *program) announce(log *slog.Logger, f startFacts, asJSON bool) {
 	if b := bounds(pol.Gateway); b != "" {
 		line("bounds", b)
 	}
-	if pol.Shadow {
-		line("mode", "SHADOW: nothing is denied")
+	for _, mode := range modes(pol) {
+		line("mode", mode)
 	}
 	for _, w := range f.warnings {
 		w.Warning = false // the line says so
 		line("warning", strings.ReplaceAll(w.String(), "\n", "\n           "))
 	}
 	fmt.Fprintf(p.stderr, "ready in %d ms\n", f.took.Milliseconds())
+}
+
+// modes says what is in shadow, for as long as that is meant.
+func modes(pol *policy.Policy) []string {
+	var lines []string
+	if pol.Shadow && pol.ShadowUntil.IsZero() {
+		lines = append(lines, "SHADOW: nothing is denied")
+	}
+	for _, s := range pol.Shadows() {
+		if s.Of == everything {
+			lines = append(lines, "SHADOW until "+policy.Until(s.Until)+": nothing is denied")
+			continue
+		}
+		lines = append(lines, s.Of+" in SHADOW until "+policy.Until(s.Until))
+	}
+	return lines
+}
+
+// shadowUntil are the times until when things are meant to be in shadow, by what they are.
+func shadowUntil(pol *policy.Policy) map[string]string {
+	times := map[string]string{}
+	for _, s := range pol.Shadows() {
+		times[s.Of] = policy.Until(s.Until)
+	}
+	return times
 }
 
 // clients says whom requests are counted as.
