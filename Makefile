@@ -5,7 +5,7 @@ FUZZTIME ?= 20s
 SERVERS := default-jdk-headless nodejs prometheus python3 redis-sentinel redis-server
 
 # The modules beside the root, each with a go.mod of its own. What tools holds is tested too.
-MODULES := $(patsubst %/go.mod,%,$(wildcard tools/go.mod bench/go.mod test/go.mod examples/go.mod examples/*/go.mod))
+MODULES := $(patsubst %/go.mod,%,$(wildcard tools/go.mod bench/go.mod test/go.mod examples/go.mod examples/*/go.mod redisstore/*/go.mod))
 LINT := $(GO) tool -modfile=tools/go.mod golangci-lint
 
 .PHONY: check format vet lint test servers race fuzz bench gen gen-check build help
