@@ -426,3 +426,81 @@ func TestCommandsPrintNoSecret(t *testing.T) {
 		m.check(t, strings.Join(c.args[:2], " "), out.String())
 	}
 }
+
+// What the environment holds is shown nowhere, wherever a policy puts it: right or wrong there. Only the
+// name of a file that cannot be read is.
+func TestEnvironmentIsNotPrinted(t *testing.T) {
+	m := &markers{}
+	t.Setenv("DROSSEL_TEST_SECRET", m.of("environment"))
+	for i, text := range []string{
+		"store: \"redis://:${DROSSEL_TEST_SECRET}@127.0.0.1:1/0\"\nroutes: {/: unlimited}\n",
+		"store: \"redis://:${DROSSEL_TEST_SECRET}@127.0.0.1:1/zero\"\nroutes: {/: unlimited}\n",
+		"store: {url: \"${DROSSEL_TEST_SECRET}\"}\nroutes: {/: unlimited}\n",
+		"store: {url: memory, prefix: \"${DROSSEL_TEST_SECRET}\"}\nroutes: {/: unlimited}\n",
+		"store: {url: \"redis://127.0.0.1:1\", password_file: \"${DROSSEL_TEST_SECRET}\"}\nroutes: {/: unlimited}\n",
+		"gateway: {upstream: \"http://${DROSSEL_TEST_SECRET}@127.0.0.1:1\"}\nroutes: {/: unlimited}\n",
+		"gateway: {upstream: \"${DROSSEL_TEST_SECRET}\"}\nroutes: {/: unlimited}\n",
+		"gateway: {upstream: \"http://127.0.0.1:1\", listen: \"${DROSSEL_TEST_SECRET}\"}\nroutes: {/: unlimited}\n",
+		"metrics: {listen: \"${DROSSEL_TEST_SECRET}\"}\nroutes: {/: unlimited}\n",
+		"mode: ${DROSSEL_TEST_SECRET}\nroutes: {/: unlimited}\n",
+		"version: ${DROSSEL_TEST_SECRET}\nroutes: {/: unlimited}\n",
+		"identity: {trusted_proxies: [\"${DROSSEL_TEST_SECRET}\"], client_ip_from: \"${DROSSEL_TEST_SECRET}\"}\nroutes: {/: unlimited}\n",
+		"identity: {attributes: {a: \"${DROSSEL_TEST_SECRET}\", b: {from: header.x, values: [\"${DROSSEL_TEST_SECRET}\"]}}}\nroutes: {/: {limits: [1/h by b+ip]}}\n",
+		"limits: {a: \"1/h by ${DROSSEL_TEST_SECRET}\"}\nroutes: {/: {limits: [a]}}\n",
+		"limits: {a: {rate: \"${DROSSEL_TEST_SECRET}\", by: ip}}\nroutes: {/: {limits: [a, \"${DROSSEL_TEST_SECRET}\"]}}\n",
+		"routes: {/: \"${DROSSEL_TEST_SECRET}\", /a: {class: \"${DROSSEL_TEST_SECRET}\"}}\n",
+		"response: {headers: [\"${DROSSEL_TEST_SECRET}\"]}\nroutes: {/: unlimited}\n",
+	} {
+		path := filepath.Join(t.TempDir(), fmt.Sprintf("policy%d.yaml", i))
+		write(t, path, text)
+		for _, args := range [][]string{
+			{"check", path}, {"check", "--json", path}, {"config", "show", path}, {"explain", path, "GET /"}, {"explain", "--json", path, "GET /"},
+		} {
+			var out bytes.Buffer
+			run(t.Context(), args, strings.NewReader(""), &out, &out)
+			m.check(t, args[0]+" of "+text, out.String())
+		}
+	}
+}
+
+// A store that does not answer is told without its password, and so is what it decides alone.
+func TestServePrintsNoStorePassword(t *testing.T) {
+	m := &markers{}
+	t.Setenv("DROSSEL_TEST_SECRET", m.of("password-environment"))
+	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer upstream.Close()
+	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := nobody.Addr().String()
+	_ = nobody.Close()
+	for _, store := range []string{
+		"redis://app:" + m.of("store-password") + "@" + address + "/0", "redis://:${DROSSEL_TEST_SECRET}@" + address,
+	} {
+		path := filepath.Join(t.TempDir(), "policy.yaml")
+		write(t, path, fmt.Sprintf(`
+gateway: {listen: "127.0.0.1:0", upstream: %q}
+metrics: {listen: "127.0.0.1:0"}
+store: %q
+identity: {secret: none}
+routes: {/: {limits: [{rate: 1/h, by: header.x-api-key+ip}]}}
+`, upstream.URL, store))
+		var out console
+		ctx, stop := context.WithCancelCause(t.Context())
+		ended := make(chan int, 1)
+		go func() { ended <- run(ctx, []string{"serve", path, "--log-level", "debug"}, nil, &out, &out) }()
+		gate := out.until(t, `gateway +http://(127\.0\.0\.1:\d+)`)
+		metrics := out.until(t, `metrics +http://(127\.0\.0\.1:\d+)`)
+		for range 5 {
+			exchange(t, gate, m.request("GET", "/"+m.of("path"), ""))
+		}
+		m.check(t, "/metrics", getBody(t, "http://"+metrics+"/metrics"))
+		stop(errors.New("done"))
+		<-ended
+		m.check(t, "serve", out.String())
+		if !strings.Contains(out.String(), address) {
+			t.Errorf("serve does not say which store fails:\n%s", &out)
+		}
+	}
+}
