@@ -18,7 +18,7 @@ import (
 // What config show prints is a policy that means the same, and that is shown as it is.
 func TestConfigShowIsAPolicy(t *testing.T) {
 	files, _ := filepath.Glob("../../policy/testdata/*.good.yaml")
-	files = append(files, "../../examples/api.yaml", "../../examples/smallest.yaml", "init.yaml")
+	files = append(files, "../../examples/api.yaml", "../../examples/whole.yaml", "../../examples/smallest.yaml", "init.yaml")
 	if len(files) < 8 {
 		t.Errorf("%d policies", len(files))
 	}

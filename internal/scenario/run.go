@@ -77,6 +77,9 @@ func limitNames(p *policy.Policy) []string {
 	for _, r := range append(slices.Clone(p.Routes), p.Unmatched, p.Preflight) {
 		for _, c := range r.Checks {
 			names[c.Limit.Name] = true
+			if c.Limit.Candidate != nil {
+				names[c.Limit.Candidate.Name] = true
+			}
 		}
 	}
 	return slices.Sorted(maps.Keys(names))

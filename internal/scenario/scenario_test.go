@@ -6,6 +6,8 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -214,6 +216,42 @@ func TestExamples(t *testing.T) {
 			if failed == 0 {
 				t.Errorf("no test notices that %s is %s instead of %s", l.Name, changed, limit)
 			}
+		}
+	}
+}
+
+// The tests of examples/whole.yaml notice when a line of it is missing, or of the file that it names. What
+// they cannot see is where it listens, what is kept where, and what becomes of a request without a store.
+func TestWholeExample(t *testing.T) {
+	tests := readFile(t, "../../examples/whole.test.yaml")
+	policyLines := strings.SplitAfter(readFile(t, "../../examples/whole.yaml"), "\n")
+	contracts := strings.SplitAfter(readFile(t, "../../examples/contracts.csv"), "\n")
+	notices := func(lines, rows []string) bool {
+		p, problems := policy.ParseWith("whole.yaml", []byte(strings.Join(lines, "")), &policy.ParseOptions{
+			Files: func(string) ([]byte, error) { return []byte(strings.Join(rows, "")), nil },
+		})
+		if problems.Err() != nil {
+			return true
+		}
+		f, problems := scenario.Parse("whole.test.yaml", []byte(tests))
+		if err := problems.Err(); err != nil {
+			t.Fatal(err)
+		}
+		results, err := scenario.Run(t.Context(), f, p)
+		return err != nil || slices.ContainsFunc(results, func(r scenario.Result) bool { return r.Failure != nil })
+	}
+	if notices(policyLines, contracts) {
+		t.Fatal("the tests fail")
+	}
+	unseen := regexp.MustCompile(`^(#.*|version:.*|store:.*|gateway:.*|decisions:.*|metrics:.*|on_store_failure:.*|response:.*|  secret:.*|)\n?$`)
+	for i, line := range policyLines {
+		if !unseen.MatchString(line) && !notices(slices.Delete(slices.Clone(policyLines), i, i+1), contracts) {
+			t.Errorf("line %d could be missing: %s", i+1, line)
+		}
+	}
+	for i, row := range contracts[1:] {
+		if row != "" && !notices(policyLines, slices.Delete(slices.Clone(contracts), i+1, i+2)) {
+			t.Errorf("the contract could be missing: %s", row)
 		}
 	}
 }
