@@ -8,7 +8,7 @@ SERVERS := default-jdk-headless nodejs prometheus python3 redis-sentinel redis-s
 MODULES := $(patsubst %/go.mod,%,$(wildcard tools/go.mod bench/go.mod test/go.mod examples/go.mod examples/*/go.mod redisstore/*/go.mod))
 LINT := $(GO) tool -modfile=tools/go.mod golangci-lint
 
-.PHONY: check format vet lint test servers race fuzz bench gen gen-check build help
+.PHONY: check format vet lint test servers race fuzz faults bench gen gen-check build help
 
 check: format vet lint test ## format, vet, lint and test: what every commit passes
 
@@ -36,6 +36,9 @@ race: ## run the tests with the race detector
 
 fuzz: ## run every fuzz test for FUZZTIME (20s)
 	@$(GO) -C tools run ./fuzzall .. $(FUZZTIME)
+
+faults: ## put a real Redis into trouble, and print how long decisions and healing took
+	$(GO) -C test test -count=1 -v ./faults
 
 bench: ## measure against other rate limiters
 	$(GO) -C bench run .

@@ -20,7 +20,7 @@ import (
 const onRedis = `
 gateway: {listen: "127.0.0.1:0", upstream: "UPSTREAM"}
 metrics: {listen: "127.0.0.1:0"}
-store: {url: "URL", instances: 4, prefix: test}
+store: {url: "URL", deadline: 1s, instances: 4, prefix: test}
 identity: {secret_file: key}
 routes:
   /: {limits: [8/h by ip]}

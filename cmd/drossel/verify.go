@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,9 @@ password_file.`,
 			if o.connections < 1 || o.connections > mostConnections {
 				return usageErrorf("8 is enough for most", "--connections is 1 to %d, not %d", mostConnections, o.connections)
 			}
+			if o.deadline < 0 {
+				return usageErrorf("such as --deadline 20ms", "--deadline is not negative")
+			}
 			report, err := p.verify(cmd.Context(), args, o)
 			if err != nil {
 				return err
@@ -51,11 +55,15 @@ password_file.`,
 		},
 	}
 	cmd.Flags().IntVar(&o.connections, "connections", o.connections, "connections that race")
+	cmd.Flags().DurationVar(&o.deadline, "deadline", 0, "how long a decision may take; unless said that of the policy, or 20ms")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-type verifyOptions struct{ connections int }
+type verifyOptions struct {
+	connections int
+	deadline    time.Duration // 0 is that of the policy
+}
 
 // The bounds of what verify does to a Redis.
 const (
@@ -125,6 +133,7 @@ func (p *program) verify(ctx context.Context, args []string, o verifyOptions) (*
 	if err != nil {
 		return nil, err
 	}
+	v.deadline = cmp.Or(o.deadline, v.deadline)
 	report := &verifyReport{Store: shown}
 	redis, err := v.open(ctx)
 	if err != nil {

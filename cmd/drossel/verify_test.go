@@ -43,7 +43,7 @@ func TestVerifyIsAsInTheDocs(t *testing.T) {
 	server := redistest.Start(t, "maxmemory 100mb", "maxmemory-policy allkeys-lru")
 	dir := t.TempDir()
 	policy := filepath.Join(dir, "policy.yaml")
-	text := "store: {url: 'redis://app:hunter2@" + server.Addr + "', prefix: mine}\nidentity: {secret: none}\nroutes: {/: {limits: [100/m by ip]}}\n"
+	text := "store: {url: 'redis://app:hunter2@" + server.Addr + "', deadline: 1s, prefix: mine}\nidentity: {secret: none}\nroutes: {/: {limits: [100/m by ip]}}\n"
 	server.Do("ACL", "SETUSER", "app", "on", ">hunter2", "~mine:*", "+@all", "-@dangerous", "+info")
 	if err := os.WriteFile(policy, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -86,7 +86,7 @@ func TestVerify(t *testing.T) {
 		"wrong password": {"redis://reader:hunter3@" + server.Addr, false, map[string]mark{"connection": markBad}},
 		"nobody there":   {"redis://127.0.0.1:1", false, map[string]mark{"connection": markBad}},
 	} {
-		code, stdout, stderr := verify(t, "--json", "--connections", "3", tt.url)
+		code, stdout, stderr := verify(t, "--json", "--connections", "3", "--deadline", "10s", tt.url)
 		var got verifyReport
 		if err := json.Unmarshal([]byte(stdout), &got); err != nil {
 			t.Fatalf("%s: %v in %s%s", name, err, stdout, stderr)
@@ -126,6 +126,8 @@ func TestVerifyArguments(t *testing.T) {
 		{[]string{"h:6379"}, exitUsage, "a policy file ends in .yaml or .yml"},
 		{[]string{"a.yaml", "b.yaml"}, exitUsage, "one policy file or URL"},
 		{[]string{"--connections", "0", "redis://h"}, exitUsage, "--connections is 1 to 64"},
+		{[]string{"--deadline", "20", "redis://h"}, exitUsage, "deadline"},
+		{[]string{"--deadline", "-1s", "redis://h"}, exitUsage, "--deadline"},
 		{[]string{filepath.Join(t.TempDir(), "none.yaml")}, exitFailed, "no such file"},
 	} {
 		code, stdout, stderr := verify(t, tt.args...)
