@@ -74,7 +74,7 @@ func (p *program) code(err error) int {
 		}
 		return exitFailed
 	}
-	fmt.Fprintln(p.stderr, "drossel:", err)
+	fmt.Fprintln(p.stderr, "drossel:", strings.TrimPrefix(err.Error(), "drossel: ")) // the library's errors say it too
 	f, ok := errors.AsType[*failure](err)
 	if !ok {
 		return exitFailed
