@@ -184,18 +184,16 @@ func (r *reader) readTLS(n *node) []KeyPair {
 	return pairs
 }
 
-// The schemes of an upstream.
-var upstreamSchemes = []string{"http", "https", "h2c", "h2"}
-
 func (r *reader) upstream(n *node, text string) *url.URL {
+	schemes := []string{"http", "https", "h2c", "h2"}
 	hint := "write such as http://127.0.0.1:3000"
 	// The text may hold a password, so it is not repeated.
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Host == "" || u.Hostname() == "":
 		r.errorf(n, hint, "upstream: this is not a URL with a host")
-	case !slices.Contains(upstreamSchemes, u.Scheme):
-		r.errorf(n, hint, "upstream: the scheme is none of %s", strings.Join(upstreamSchemes, ", "))
+	case !slices.Contains(schemes, u.Scheme):
+		r.errorf(n, hint, "upstream: the scheme is none of %s", strings.Join(schemes, ", "))
 	case u.User != nil:
 		r.errorf(n, "let the upstream trust this machine instead", "upstream: a URL with a user is not supported yet")
 	case u.RawQuery != "" || u.Fragment != "" || u.ForceQuery:

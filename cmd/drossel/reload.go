@@ -340,7 +340,7 @@ func (r *reloader) refuse(err error, would []change) {
 func (r *reloader) tell(level slog.Level, what, detail string, lines []string) {
 	if r.asJSON {
 		of, state, _ := strings.Cut(what, " ")
-		r.log.LogAttrs(context.Background(), level, of, slog.String("state", strings.ToLower(state)),
+		r.log.LogAttrs(context.Background(), level, of, slog.String("state", strings.ToLower(state)), //nolint:sloglint // policy or certificates
 			slog.String("detail", strings.Join(strings.Fields(detail), " ")), slog.Any("lines", lines))
 		return
 	}

@@ -316,6 +316,26 @@ func TestDifferences(t *testing.T) {
 		{"listen", []string{":8080", ":9090"}, "! gateway   listen: :8080 -> :9090   needs a restart, until then as before"},
 		{"upstream", []string{"3000", "4000"}, "~ gateway   upstream: http://127.0.0.1:3000 -> http://127.0.0.1:4000"},
 		{
+			"a gateway's restart",
+			[]string{"upstream:", "tls: {cert: a, key: b}, max_header: 8KiB, max_connections: 9, timeouts: {head: 1s, idle: 90s}, upstream:"},
+			`! gateway   tls: off -> on   needs a restart, until then as before
+! gateway   max_header: 64KiB -> 8KiB   needs a restart, until then as before
+! gateway   max_connections: none -> 9   needs a restart, until then as before
+! gateway   head: 10s -> 1s   needs a restart, until then as before
+! gateway   idle: 2m -> 90s   needs a restart, until then as before`,
+		},
+		{
+			"what a gateway follows",
+			[]string{"upstream:", "cors: {origins: [https://a.example], credentials: true}, preserve_host: true, max_body: 1MiB, timeouts: {stall: 1s, connect: 2s, upstream_head: 3s}, drain: 4s, upstream:"},
+			`~ gateway   preserve_host: off -> on
+~ gateway   cors: none -> https://a.example with credentials
+~ gateway   max_body: none -> 1MiB
+~ gateway   stall: 1m -> 1s
+~ gateway   connect: 5s -> 2s
+~ gateway   upstream_head: 1m -> 3s
+~ gateway   drain: 30s -> 4s`,
+		},
+		{
 			"clients",
 			[]string{"identity:", "identity:\n  trusted_proxies: [10.0.0.0/8]\n  client_ip_from: x-forwarded-for"},
 			"~ clients   address of the connection's peer; IPv6 by /64 -> address from X-Forwarded-For set by 10.0.0.0/8; IPv6 by /64",

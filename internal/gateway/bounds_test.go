@@ -331,10 +331,10 @@ func TestStallHTTP2(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer res.Body.Close()
 		if took := <-ended; took < 10*time.Second || took > 20*time.Second {
 			t.Errorf("a client that does not read is cut off after %v", took)
 		}
-		_ = res.Body.Close()
 		cancel()
 		c.CloseIdleConnections()
 		s.close()

@@ -104,7 +104,7 @@ func newRules(l *policy.Limiter, o *Options, before *rules) (*rules, error) {
 	switch {
 	case upstream == nil:
 		return nil, errors.New("gateway: there is no upstream (gateway: {upstream: \"http://127.0.0.1:3000\"})")
-	case schemes[upstream.Scheme] == "", upstream.Host == "":
+	case requestScheme(upstream) == "", upstream.Host == "":
 		return nil, fmt.Errorf("gateway: upstream %q is not an http, https, h2c or h2 URL with a host", upstream.Redacted())
 	}
 	next := &rules{
@@ -113,7 +113,7 @@ func newRules(l *policy.Limiter, o *Options, before *rules) (*rules, error) {
 		settings:     settings,
 		exposed:      exposed(p.Response.Profiles),
 		upstream:     plainURL(upstream),
-		framed:       upstream.Scheme != schemes[upstream.Scheme],
+		framed:       upstream.Scheme != requestScheme(upstream),
 		upstreamPath: upstream.Path != "" && upstream.Path != "/",
 		clients:      p.Identity,
 		trusted:      p.Identity.ClientIP().TrustedProxies,

@@ -182,7 +182,7 @@ func withHead(ctx context.Context, conn net.Conn) context.Context {
 
 // headOf returns the connection of r, nil if the gateway does not serve it by Serve.
 func headOf(r *http.Request) *headConn {
-	conn, _ := r.Context().Value(headKey{}).(*headConn) //nolint:errcheck // nil then
+	conn, _ := r.Context().Value(headKey{}).(*headConn)
 	return conn
 }
 

@@ -167,5 +167,5 @@ func (n *notice) say(log *slog.Logger, text string, attrs ...slog.Attr) {
 	if kept := n.kept.Swap(0); kept > 0 {
 		attrs = append(attrs, slog.Int64("times_since", kept))
 	}
-	log.LogAttrs(context.Background(), slog.LevelWarn, text, attrs...)
+	log.LogAttrs(context.Background(), slog.LevelWarn, text, attrs...) //nolint:sloglint // callers have constants
 }

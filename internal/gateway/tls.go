@@ -145,7 +145,7 @@ type handshake struct {
 func (h *handshake) do(g *Gateway) error {
 	h.once.Do(func() {
 		_ = h.conn.SetWriteDeadline(time.Now().Add(g.rules.Load().settings.Timeouts.Head))
-		h.err = h.conn.Handshake()
+		h.err = h.conn.HandshakeContext(context.Background())
 		_ = h.conn.SetWriteDeadline(time.Time{}) // a connection that is closed needs none
 		if h.err == nil {
 			state := h.conn.ConnectionState()

@@ -29,13 +29,22 @@ const (
 	upstreamPing    = 15 * time.Second // after which a silent connection of HTTP/2 is asked whether it lives
 )
 
-// A scheme of an upstream, and that of the requests that it gets.
-var schemes = map[string]string{"http": "http", "https": "https", "h2c": "http", "h2": "https"}
+// requestScheme is the scheme of the requests that an upstream gets, "" if the upstream's
+// is none that is known.
+func requestScheme(upstream *url.URL) string {
+	switch upstream.Scheme {
+	case "http", "h2c":
+		return "http"
+	case "https", "h2":
+		return "https"
+	}
+	return ""
+}
 
 // plainURL is an upstream as the target of a request.
 func plainURL(upstream *url.URL) *url.URL {
 	u := *upstream
-	u.Scheme = schemes[u.Scheme]
+	u.Scheme = requestScheme(upstream)
 	return &u
 }
 
