@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 
@@ -63,15 +64,19 @@ func TestClientsOfEveryProtocol(t *testing.T) {
 		&policy.Options{Store: &drossel.Virtual{Memory: drossel.NewMemory(nil)}})
 	lim.Decide(t.Context(), &identity.Request{Method: "POST", Path: "/", Peer: "192.0.2.1:1"})
 	d := lim.Decide(t.Context(), &identity.Request{Method: "POST", Path: "/", Peer: "192.0.2.1:1"})
+	var mu sync.Mutex // guards protocols
 	protocols := map[grpclimit.Protocol]bool{}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p := grpclimit.ProtocolOf(r.Method, r.URL.RawQuery, r.Header)
+		mu.Lock()
 		protocols[p] = true
+		mu.Unlock()
 		p.Write(w, r.Header.Get("Content-Type"), d.Status, grpclimit.Status(d), grpclimit.Pushback(d.Wait()))
 	}))
 	server.Config.Protocols = new(http.Protocols)
 	server.Config.Protocols.SetHTTP1(true)
 	server.Config.Protocols.SetUnencryptedHTTP2(true)
+	server.Start()
 	defer server.Close()
 	h2 := &http.Client{Transport: &http.Transport{Protocols: new(http.Protocols)}}
 	h2.Transport.(*http.Transport).Protocols.SetUnencryptedHTTP2(true)
@@ -90,6 +95,8 @@ func TestClientsOfEveryProtocol(t *testing.T) {
 		understood(t, name+", a stream", err)
 		_ = stream.CloseResponse()
 	}
+	mu.Lock()
+	defer mu.Unlock()
 	if len(protocols) != 4 || protocols[grpclimit.NoProtocol] {
 		t.Errorf("the protocols were %v", protocols)
 	}

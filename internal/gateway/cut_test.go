@@ -29,21 +29,22 @@ var (
 // A response that ends too early, at whatever byte and in whatever way, is a 502 or one
 // that the client can see to be cut. The request is sent once.
 func TestResponseCutAtEveryByte(t *testing.T) {
-	var text string
-	var reset bool
+	var text cell[string]
+	var resets cell[bool]
 	s, up := scripted(t, gateway.Options{}, func(c *call) {
 		c.body()
-		c.write(text)
-		if reset {
+		c.write(text.get())
+		if resets.get() {
 			c.reset()
 		}
 	})
 	for name, response := range cutResponses {
 		head := strings.Index(response, "\r\n\r\n") + 4
 		for cut := range response {
-			for _, reset = range []bool{false, true} {
+			for _, reset := range []bool{false, true} {
+				resets.set(reset)
 				for _, method := range []string{"GET", "POST"} {
-					text = response[:cut]
+					text.set(response[:cut])
 					up.requests.Store(0)
 					w := s.connect()
 					w.send(method + " /x HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -89,12 +90,13 @@ func TestRequestCutAtEveryByte(t *testing.T) {
 // Messages may come in any two pieces, from either side.
 func TestSplitAtEveryByte(t *testing.T) {
 	n := &network{}
-	var pieces [2]string
-	got := ""
+	var pieces cell[[2]string]
+	var got cell[string]
 	newScript(t, n.listen(upstreamAddress), func(c *call) {
-		got, _ = c.body()
-		c.write(pieces[0])
-		c.write(pieces[1])
+		text, _ := c.body()
+		got.set(text)
+		c.write(pieces.get()[0])
+		c.write(pieces.get()[1])
 		c.keep = true
 	})
 	s := start(t, gateway.Options{
@@ -104,20 +106,20 @@ func TestSplitAtEveryByte(t *testing.T) {
 	w := s.connect() // in memory each write is read by itself
 	for name, response := range cutResponses {
 		for cut := range response {
-			pieces = [2]string{response[:cut], response[cut:]}
+			pieces.set([2]string{response[:cut], response[cut:]})
 			w.send(cutRequests["none"])
 			if res, body, whole := w.read("GET"); res.StatusCode != 200 || body != "hello" || !whole {
 				t.Errorf("response %s split at %d: status %d, body %q", name, cut, res.StatusCode, body)
 			}
 		}
 	}
-	pieces = [2]string{cutResponses["length"], ""}
+	pieces.set([2]string{cutResponses["length"], ""})
 	for name, request := range cutRequests {
 		for cut := range request {
 			w.send(request[:cut])
 			w.send(request[cut:])
-			if res, body, whole := w.read("GET"); res.StatusCode != 200 || body != "hello" || !whole || name != "none" && got != "hello" {
-				t.Errorf("request %s split at %d: status %d, body %q, the upstream got %q", name, cut, res.StatusCode, body, got)
+			if res, body, whole := w.read("GET"); res.StatusCode != 200 || body != "hello" || !whole || name != "none" && got.get() != "hello" {
+				t.Errorf("request %s split at %d: status %d, body %q, the upstream got %q", name, cut, res.StatusCode, body, got.get())
 			}
 		}
 	}
@@ -129,10 +131,10 @@ func TestResponseStallsAtEveryByte(t *testing.T) {
 	for name, response := range cutResponses {
 		synctest.Test(t, func(t *testing.T) {
 			n := &network{}
-			var text string
+			var text cell[string]
 			up := newScript(t, n.listen(upstreamAddress), func(c *call) {
 				c.body()
-				c.write(text)
+				c.write(text.get())
 				_, _ = io.Copy(io.Discard, c.conn)
 			})
 			s := start(t, gateway.Options{
@@ -141,7 +143,7 @@ func TestResponseStallsAtEveryByte(t *testing.T) {
 			}, n.listen("gateway:80"))
 			s.dial, s.address = n.dial, "gateway:80"
 			for cut := range strings.Index(response, "\r\n\r\n") + 4 {
-				text = response[:cut]
+				text.set(response[:cut])
 				up.requests.Store(0)
 				begin := time.Now()
 				w := s.connect()
@@ -221,18 +223,18 @@ func TestStaleConnection(t *testing.T) {
 
 // What follows a response that is not whole by the rules never becomes the next one.
 func TestResponseFraming(t *testing.T) {
-	var text string
-	var first, next net.Conn
+	var text cell[string]
+	var first, next cell[net.Conn]
 	s, _ := scripted(t, gateway.Options{}, func(c *call) {
 		if c.request.URL.Path == "/next" {
-			next = c.conn
+			next.set(c.conn)
 			ok(c)
 			return
 		}
 		c.body()
-		first = c.conn
-		c.write(text)
-		c.keep = !strings.Contains(text, "close-delimited")
+		first.set(c.conn)
+		c.write(text.get())
+		c.keep = !strings.Contains(text.get(), "close-delimited")
 	})
 	const stray = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nstray"
 	for name, tt := range map[string]struct {
@@ -270,7 +272,7 @@ func TestResponseFraming(t *testing.T) {
 		"10 MB of head":         {"HTTP/1.1 200 OK\r\n" + strings.Repeat("X: "+strings.Repeat("p", 1021)+"\r\n", 10<<10) + "Content-Length: 2\r\n\r\nok", 502, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text = tt.text
+			text.set(tt.text)
 			w := s.connect()
 			w.send("GET /first HTTP/1.1\r\nHost: a\r\n\r\n")
 			res, body, whole := w.read("GET")
@@ -285,7 +287,7 @@ func TestResponseFraming(t *testing.T) {
 			if res, body, _ := w.read("GET"); res.StatusCode != 200 || body != "ok" {
 				t.Errorf("the next request: status %d, body %q", res.StatusCode, body)
 			}
-			if reused := first == next; reused != (name == "the same length twice") {
+			if reused := first.get() == next.get(); reused != (name == "the same length twice") {
 				t.Errorf("the connection is used again: %v", reused)
 			}
 		})

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -168,9 +169,9 @@ func matrixFields(t *testing.T, name string, h http.Header, v verdict) {
 // The same for what flows: events, and a connection that becomes a websocket.
 func TestMatrixOfStreams(t *testing.T) {
 	next := make(chan bool)
-	reached := 0
+	var reached atomic.Int64
 	s := overTCP(t, gateway.Options{Limiter: parsePolicy(t, matrixRoutes, nil)}, func(w http.ResponseWriter, r *http.Request) {
-		reached++
+		reached.Add(1)
 		if r.Header.Get("Upgrade") == "websocket" {
 			conn, rw, err := http.NewResponseController(w).Hijack()
 			if err != nil {
@@ -195,11 +196,11 @@ func TestMatrixOfStreams(t *testing.T) {
 	})
 	s.do("GET", "/denied", nil)
 	for _, v := range verdicts {
-		reached = 0
+		reached.Store(0)
 		matrixWebsocket(t, s, v)
 		matrixEvents(t, s, v, next)
-		if want := map[bool]int{true: 2}[v.passes]; reached != want {
-			t.Errorf("%s: %d requests reached the upstream, want %d", v.name, reached, want)
+		if want := map[bool]int64{true: 2}[v.passes]; reached.Load() != want {
+			t.Errorf("%s: %d requests reached the upstream, want %d", v.name, reached.Load(), want)
 		}
 	}
 }

@@ -234,3 +234,22 @@ func statuses(text string) []string {
 
 // soon is when a test gives up waiting for bytes.
 func soon() time.Time { return time.Now().Add(20 * time.Second) }
+
+// A cell is a value that a test and its upstream share: that they talk over a socket
+// orders nothing for the race detector.
+type cell[T any] struct {
+	mu    sync.Mutex // guards value
+	value T
+}
+
+func (c *cell[T]) set(value T) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.value = value
+}
+
+func (c *cell[T]) get() T {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.value
+}

@@ -140,11 +140,11 @@ func TestSmuggling(t *testing.T) {
 
 // What is odd but clear passes as clear as it can be written.
 func TestOddRequests(t *testing.T) {
-	got := ""
+	var saw cell[string]
 	s, _ := scripted(t, gateway.Options{PreserveHost: true}, func(c *call) {
 		text, whole := c.body()
-		got = fmt.Sprintf("%s %s host=%s len=%d te=%v x=%q body=%q trailer=%v", c.request.Method, c.request.RequestURI, c.request.Host,
-			c.request.ContentLength, c.request.TransferEncoding, c.request.Header["X"], text, c.request.Trailer)
+		saw.set(fmt.Sprintf("%s %s host=%s len=%d te=%v x=%q body=%q trailer=%v", c.request.Method, c.request.RequestURI, c.request.Host,
+			c.request.ContentLength, c.request.TransferEncoding, c.request.Header["X"], text, c.request.Trailer))
 		if whole {
 			c.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 			c.keep = true
@@ -170,8 +170,9 @@ func TestOddRequests(t *testing.T) {
 		},
 		"GET with a body": {"GET /x HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", `GET /x host=a len=2 te=[] x=[] body="ok" trailer=map[]`},
 	} {
-		got = ""
+		saw.set("")
 		codes := smuggle(s, tt[0])
+		got := saw.get()
 		if want := cmp.Or(map[bool]string{true: tt[1]}[len(tt[1]) == 3], "200"); len(codes) != 1 || codes[0] != want || want == "200" && got != tt[1] {
 			t.Errorf("%s: answered %v, the upstream got\n%s, want\n%s", name, codes, got, tt[1])
 		}
@@ -180,9 +181,9 @@ func TestOddRequests(t *testing.T) {
 
 // Fields that are of one connection go no further, in either direction.
 func TestHopByHopFields(t *testing.T) {
-	var seen http.Header
+	var head cell[http.Header]
 	s, _ := scripted(t, gateway.Options{}, func(c *call) {
-		seen = c.request.Header
+		head.set(c.request.Header)
 		c.write("HTTP/1.1 200 OK\r\nConnection: X-Res, Keep-Alive\r\nKeep-Alive: timeout=5\r\nProxy-Connection: x\r\nProxy-Authenticate: Basic\r\n" +
 			"X-Res: 1\r\nUpgrade: h2c\r\nX-End: 2\r\nContent-Length: 2\r\n\r\nok")
 		c.keep = true
@@ -190,6 +191,7 @@ func TestHopByHopFields(t *testing.T) {
 	w := s.connect()
 	w.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: X-Req, Keep-Alive, TE\r\nKeep-Alive: 1\r\nProxy-Connection: x\r\nProxy-Authorization: y\r\nX-Req: 1\r\nTE: trailers, deflate\r\nX-End: 2\r\n\r\n")
 	res, _, _ := w.read("GET")
+	seen := head.get()
 	for _, name := range []string{"Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authorization", "Proxy-Authenticate", "X-Req", "X-Res", "Upgrade"} {
 		if seen.Get(name) != "" || res.Header.Get(name) != "" {
 			t.Errorf("%s passes: request %q, response %q", name, seen.Get(name), res.Header.Get(name))
@@ -203,9 +205,9 @@ func TestHopByHopFields(t *testing.T) {
 // A connection that becomes one of HTTP/2 or TLS would carry requests that nobody
 // decides, so it does not become one.
 func TestUpgradesToHTTP(t *testing.T) {
-	var seen http.Header
+	var head cell[http.Header]
 	s, _ := scripted(t, gateway.Options{}, func(c *call) {
-		seen = c.request.Header
+		head.set(c.request.Header)
 		if up := c.request.Header.Get("Upgrade"); up != "" {
 			c.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + up + "\r\n\r\n")
 			return
@@ -218,6 +220,7 @@ func TestUpgradesToHTTP(t *testing.T) {
 		w := s.connect()
 		w.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: " + upgrade + "\r\nHTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n\r\n")
 		res, body, _ := w.read("GET")
+		seen := head.get()
 		if res.StatusCode != want || want == 200 && (body != "ok" || seen.Get("Upgrade") != "") || seen.Get("Http2-Settings") != "" {
 			t.Errorf("%s: status %d, body %q, the upstream saw %v", upgrade, res.StatusCode, body, seen)
 		}

@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -12,11 +13,12 @@ import (
 // Informational responses pass as they come. A 100 is the upstream's word and nobody
 // else's, and an answer that comes instead of it is the end of the upload.
 func TestInformationalResponses(t *testing.T) {
-	var before, got string
+	var before, saw cell[string]
 	s, _ := scripted(t, gateway.Options{}, func(c *call) {
-		c.write(before)
-		if !strings.Contains(before, "413") {
-			got, _ = c.body()
+		c.write(before.get())
+		if !strings.Contains(before.get(), "413") {
+			text, _ := c.body()
+			saw.set(text)
 			c.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 		}
 	})
@@ -35,7 +37,8 @@ func TestInformationalResponses(t *testing.T) {
 		"no continue":  {"HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", "Expect: 100-continue\r\n", []string{"413"}, ""},
 		"late refusal": {"HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", "", []string{"413"}, ""},
 	} {
-		before, got = tt.before, ""
+		before.set(tt.before)
+		saw.set("")
 		w := s.connect()
 		_ = w.SetDeadline(soon())
 		head := "POST /x HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 3\r\n" + tt.expect + "\r\n"
@@ -51,6 +54,7 @@ func TestInformationalResponses(t *testing.T) {
 			}
 			answer = line + w.rest()
 		}
+		got := saw.get()
 		if codes := statuses(answer); fmt.Sprint(codes) != fmt.Sprint(tt.want) || got != tt.body {
 			t.Errorf("%s: answers %v, want %v; the upstream got %q, want %q", name, codes, tt.want, got, tt.body)
 		}
@@ -99,9 +103,9 @@ func TestEarlyRefusal(t *testing.T) {
 // What has no body keeps the fields that speak of one; only a 304 loses its length, which
 // package net/http does not let pass and which it may leave out.
 func TestResponsesWithoutBody(t *testing.T) {
-	var text string
+	var text cell[string]
 	s, _ := scripted(t, gateway.Options{}, func(c *call) {
-		c.write(text)
+		c.write(text.get())
 		c.keep = true
 	})
 	w := s.connect()
@@ -113,10 +117,10 @@ func TestResponsesWithoutBody(t *testing.T) {
 		"204":           {"GET", "HTTP/1.1 204 No Content\r\n\r\n", ""},
 		"200, empty":    {"GET", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "0"},
 	} {
-		text = tt.text
+		text.set(tt.text)
 		w.send(tt.method + " / HTTP/1.1\r\nHost: a\r\n\r\n")
 		res, body, whole := w.read(tt.method)
-		if fmt.Sprint(res.StatusCode) != tt.text[9:12] || body != "" || !whole || res.Header.Get("Content-Length") != tt.length || res.Header.Get("RateLimit") == "" {
+		if strconv.Itoa(res.StatusCode) != tt.text[9:12] || body != "" || !whole || res.Header.Get("Content-Length") != tt.length || res.Header.Get("RateLimit") == "" {
 			t.Errorf("%s: status %d, fields %v, body %q", name, res.StatusCode, res.Header, body)
 		}
 	}
