@@ -1,0 +1,496 @@
+package api_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/drossel-io/drossel/internal/api"
+)
+
+const proxiedPolicy = `
+decisions: {forward_auth: [nginx, caddy, haproxy]}
+identity: {trusted_proxies: [127.0.0.1], client_ip_from: FROM}
+limits:
+  posts: {rate: 3/h, by: ip}
+  pace:  {rate: 1/s, by: ip}
+routes:
+  POST api.example.com/posts: {limits: [posts]}
+  /pace: {limits: [pace]}
+  /closed: {limits: [posts], on_store_failure: closed}
+  /open: {limits: [posts], on_store_failure: open}
+  /keyed: {limits: [{rate: 1/h, by: header.x-api-key+ip}]}
+  /: unlimited
+`
+
+// A proxyUnderTest is one of the configurations in deploy/, run by the real program.
+type proxyUnderTest struct {
+	name string
+	from string // the field that names the client
+	// start runs the proxy and returns its process. down is closed or open.
+	start func(t *testing.T, listen, drossel, app, down string) *exec.Cmd
+}
+
+func proxies() []proxyUnderTest {
+	return []proxyUnderTest{
+		{"nginx", "x-real-ip", startNginx},
+		{"caddy", "x-forwarded-for", startCaddy},
+		{"haproxy", "x-real-ip", startHAProxy},
+	}
+}
+
+// deployed returns a file of deploy/ with other addresses. Each must be there.
+func deployed(t *testing.T, name string, pairs ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := string(text)
+	for i := 0; i < len(pairs); i += 2 {
+		if !strings.Contains(out, pairs[i]) {
+			t.Fatalf("deploy/%s has no %q", name, pairs[i])
+		}
+		out = strings.ReplaceAll(out, pairs[i], pairs[i+1])
+	}
+	return out
+}
+
+func writeFile(t *testing.T, path, text string) string {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func startNginx(t *testing.T, listen, drossel, app, down string) *exec.Cmd {
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "drossel.conf"), deployed(t, "nginx/drossel.conf",
+		"server 127.0.0.1:7080;", "server "+drossel+";", "server 127.0.0.1:3000;", "server "+app+";",
+		"listen 8080;", "listen "+listen+";", "set $drossel_down closed;", "set $drossel_down "+down+";"))
+	main := writeFile(t, filepath.Join(dir, "nginx.conf"), strings.ReplaceAll(`
+daemon off;
+master_process off;
+pid DIR/pid;
+error_log stderr error;
+events {}
+http {
+    access_log off;
+    client_body_temp_path DIR/body;
+    proxy_temp_path DIR/proxy;
+    fastcgi_temp_path DIR/fastcgi;
+    uwsgi_temp_path DIR/uwsgi;
+    scgi_temp_path DIR/scgi;
+    include DIR/drossel.conf;
+}
+`, "DIR", dir))
+	return exec.Command("nginx", "-p", dir, "-e", "stderr", "-c", main)
+}
+
+func startCaddy(t *testing.T, listen, drossel, app, down string) *exec.Cmd {
+	dir := t.TempDir()
+	file := writeFile(t, filepath.Join(dir, "Caddyfile"), "{\n\tadmin off\n}\n"+deployed(t, "caddy/Caddyfile"))
+	cmd := exec.Command("caddy", "run", "--config", file, "--adapter", "caddyfile")
+	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_DATA_HOME="+dir,
+		"LISTEN=http://"+listen[strings.LastIndex(listen, ":"):], "DROSSEL="+drossel, "APP="+app, "DROSSEL_DOWN="+down)
+	return cmd
+}
+
+func startHAProxy(t *testing.T, listen, drossel, app, down string) *exec.Cmd {
+	dir := t.TempDir()
+	lua := writeFile(t, filepath.Join(dir, "drossel.lua"), deployed(t, "haproxy/drossel.lua"))
+	file := writeFile(t, filepath.Join(dir, "haproxy.cfg"), deployed(t, "haproxy/haproxy.cfg",
+		"/etc/haproxy/drossel.lua", lua, "setenv DROSSEL_DOWN closed", "setenv DROSSEL_DOWN "+down, "server drossel 127.0.0.1:7080", "server drossel "+drossel,
+		"bind :8080", "bind "+listen, "server app 127.0.0.1:3000", "server app "+app))
+	return exec.Command("haproxy", "-db", "-f", file)
+}
+
+// freeAddress returns one that nobody listens on just now.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// A site is a proxy between clients and an app, which asks Drossel.
+type site struct {
+	at      string       // of the proxy
+	reached atomic.Int64 // requests that the app saw
+}
+
+// installed skips a test whose proxy is not there.
+func installed(t *testing.T, p proxyUnderTest) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: starts a server")
+	}
+	if _, err := exec.LookPath(p.name); err != nil {
+		t.Skipf("%s is not installed: make servers", p.name)
+	}
+}
+
+// newSite starts the app and the proxy.
+func newSite(t *testing.T, p proxyUnderTest, drossel, down string) *site {
+	t.Helper()
+	installed(t, p)
+	s := &site{}
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.reached.Add(1)
+		sum := sha256.New()
+		n, _ := io.Copy(sum, r.Body)
+		switch r.URL.Path {
+		case "/app403":
+			w.WriteHeader(403)
+		case "/app500":
+			w.WriteHeader(500)
+		}
+		fmt.Fprintf(w, "%s %s %d %s", r.Method, r.URL.RequestURI(), n, hex.EncodeToString(sum.Sum(nil)))
+	}))
+	t.Cleanup(app.Close)
+	s.start(t, p, drossel, strings.TrimPrefix(app.URL, "http://"), down)
+	return s
+}
+
+// start starts the proxy.
+func (s *site) start(t *testing.T, p proxyUnderTest, drossel, app, down string) {
+	t.Helper()
+	s.at = freeAddress(t)
+	cmd := p.start(t, s.at, drossel, app, down)
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait()
+		close(ended)
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-ended:
+		case <-time.After(10 * time.Second):
+			_ = cmd.Process.Kill()
+			<-ended
+		}
+		if t.Failed() {
+			t.Logf("%s said\n%s", p.name, output.String())
+		}
+	})
+	s.wait(t, ended, &output)
+}
+
+// anything is an app that reads whatever comes, as some do, and says yes.
+func (s *site) anything(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			if n, _ := conn.Read(make([]byte, 1<<16)); n > 0 {
+				s.reached.Add(1)
+				_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+			}
+			_ = conn.Close()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// wait waits until the proxy listens.
+func (s *site) wait(t *testing.T, ended <-chan struct{}, output *bytes.Buffer) {
+	t.Helper()
+	for range 1000 {
+		conn, err := net.Dial("tcp", s.at)
+		if err == nil {
+			_ = conn.Close()
+			return
+		}
+		select {
+		case <-ended:
+			t.Fatalf("the proxy ended: %s", output.String())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	t.Fatal("the proxy does not listen")
+}
+
+// do sends a request from an address of this machine and returns the response with its body.
+func (s *site) do(t *testing.T, from, method, host, target string, header http.Header, body []byte) (*http.Response, string) {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	client := http.Client{
+		Transport: &http.Transport{DialContext: d.DialContext, DisableKeepAlives: true, DisableCompression: true}, Timeout: time.Minute,
+	}
+	req, err := http.NewRequest(method, "http://"+s.at+target, bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, lines := range header {
+		req.Header[name] = lines
+	}
+	if host != "" {
+		req.Host = host
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res, string(text)
+}
+
+// drosselFor serves a policy for a proxy and returns where.
+func drosselFor(t *testing.T, p proxyUnderTest, change ...func(*api.Options)) string {
+	t.Helper()
+	return strings.TrimPrefix(serve(t, strings.Replace(proxiedPolicy, "FROM", p.from, 1), change...).url, "http://")
+}
+
+// The configurations limit as a gateway would: clients see the same statuses and fields, the app gets
+// the same requests.
+func TestProxies(t *testing.T) {
+	body := make([]byte, 300_000)
+	_, _ = rand.Read(body)
+	sum := sha256.Sum256(body)
+	want := "POST /posts?a=%20b " + strconv.Itoa(len(body)) + " " + hex.EncodeToString(sum[:])
+	for _, p := range proxies() {
+		t.Run(p.name, func(t *testing.T) {
+			s := newSite(t, p, drosselFor(t, p), "closed")
+			spoof := http.Header{
+				"X-Original-Uri": {"/free"}, "X-Original-Method": {"GET"}, "X-Real-Ip": {"198.51.100.9"}, "X-Forwarded-For": {"198.51.100.9"},
+				"X-Forwarded-Uri": {"/free"}, "X-Forwarded-Method": {"GET"}, "X-Original-Host": {"x"}, "Drossel-Status": {"200"},
+			}
+			for i := range 3 {
+				res, text := s.do(t, "127.0.0.1", "POST", "api.example.com", "/posts?a=%20b", spoof, body)
+				if res.StatusCode != 200 || text != want {
+					t.Errorf("%d: status %d, the app saw %s\nwant %s", i, res.StatusCode, text, want)
+				}
+				if got, want := res.Header.Get("RateLimit"), fmt.Sprintf(`"posts";r=%d;`, 2-i); !strings.HasPrefix(got, want) || res.Header.Get("RateLimit-Policy") != `"posts";q=3;w=3600` {
+					t.Errorf("%d: RateLimit %q, want %s...; RateLimit-Policy %q", i, got, want, res.Header.Get("RateLimit-Policy"))
+				}
+			}
+			before := s.reached.Load()
+			res, text := s.do(t, "127.0.0.1", "POST", "api.example.com", "/posts", spoof, body)
+			var problem struct {
+				Status int
+				Error  struct{ Code string }
+			}
+			if err := json.Unmarshal([]byte(text), &problem); err != nil || problem.Error.Code != "RATE_LIMITED" || problem.Status != 429 {
+				t.Errorf("error %v, the body is %s", err, text)
+			}
+			wait, _ := strconv.Atoi(res.Header.Get("Retry-After"))
+			if res.StatusCode != 429 || wait < 1100 || wait > 1200 || !strings.HasPrefix(res.Header.Get("RateLimit"), `"posts";r=0;`) ||
+				res.Header.Get("Content-Type") != "application/problem+json" || res.Header.Get("Cache-Control") != "no-store" {
+				t.Errorf("status %d, fields %v", res.StatusCode, res.Header)
+			}
+			if s.reached.Load() != before {
+				t.Error("a denied request reached the app")
+			}
+			// Others are others: client, host, method, path.
+			for _, other := range [][4]string{
+				{"127.0.0.2", "POST", "api.example.com", "/posts"}, {"127.0.0.1", "POST", "www.example.com", "/posts"},
+				{"127.0.0.1", "PUT", "api.example.com", "/posts"}, {"127.0.0.1", "POST", "api.example.com", "/post"},
+			} {
+				if res, _ := s.do(t, other[0], other[1], other[2], other[3], nil, body); res.StatusCode != 200 {
+					t.Errorf("%v: status %d", other, res.StatusCode)
+				}
+			}
+			// What the app says passes as it is.
+			for path, status := range map[string]int{"/app403": 403, "/app500": 500} {
+				if res, _ := s.do(t, "127.0.0.1", "GET", "", path, nil, nil); res.StatusCode != status {
+					t.Errorf("%s: status %d, want %d", path, res.StatusCode, status)
+				}
+			}
+			// Fields of the client that a key reads.
+			for i, key := range []string{"a", "a", "b"} {
+				res, _ := s.do(t, "127.0.0.1", "GET", "", "/keyed", http.Header{"X-Api-Key": {key}}, nil)
+				if want := []int{200, 429, 200}[i]; res.StatusCode != want {
+					t.Errorf("key %s: status %d, want %d", key, res.StatusCode, want)
+				}
+			}
+			if res, text := s.do(t, "127.0.0.1", "HEAD", "", "/keyed", http.Header{"X-Api-Key": {"a"}}, nil); res.StatusCode != 429 || text != "" {
+				t.Errorf("HEAD: status %d, body %q", res.StatusCode, text)
+			}
+		})
+	}
+}
+
+// Who waits as long as Retry-After says is let through.
+func TestProxiesRetryAfterIsTrue(t *testing.T) {
+	for _, p := range proxies() {
+		t.Run(p.name, func(t *testing.T) {
+			s := newSite(t, p, drosselFor(t, p), "closed")
+			for range 50 { // the last one was allowed at most a second ago
+				res, _ := s.do(t, "127.0.0.1", "GET", "", "/pace", nil, nil)
+				if res.StatusCode == 200 {
+					continue
+				}
+				if res.Header.Get("Retry-After") != "1" {
+					t.Fatalf("status %d, Retry-After %q", res.StatusCode, res.Header.Get("Retry-After"))
+				}
+				time.Sleep(time.Second)
+				if res, _ := s.do(t, "127.0.0.1", "GET", "", "/pace", nil, nil); res.StatusCode != 200 {
+					t.Errorf("status %d after the wait", res.StatusCode)
+				}
+				return
+			}
+			t.Skip("this machine is too slow to be denied")
+		})
+	}
+}
+
+// silent accepts connections and says nothing.
+func silent(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { _ = conn.Close() })
+		}
+	}()
+	t.Cleanup(func() { _ = l.Close() })
+	return l.Addr().String()
+}
+
+// failing answers every question with a status of its own.
+func answering(t *testing.T, status int) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+	t.Cleanup(s.Close)
+	return strings.TrimPrefix(s.URL, "http://")
+}
+
+// If Drossel does not answer, the configuration's word counts. What has answered without a yes never
+// lets a request through.
+func TestProxiesWithoutDrossel(t *testing.T) {
+	for _, p := range proxies() {
+		for _, down := range []string{"closed", "open"} {
+			for name, drossel := range map[string]func() string{
+				"dead":        func() string { return freeAddress(t) },
+				"silent":      func() string { return silent(t) },
+				"not trusted": func() string { return answering(t, 403) },
+				"refusing":    func() string { return answering(t, 400) },
+			} {
+				t.Run(p.name+" "+down+" "+name, func(t *testing.T) {
+					s := newSite(t, p, drossel(), down)
+					res, text := s.do(t, "127.0.0.1", "POST", "", "/posts", nil, []byte("four"))
+					answered := name == "not trusted" || name == "refusing"
+					switch {
+					case answered:
+						if s.reached.Load() != 0 || res.StatusCode < 400 {
+							t.Errorf("status %d, the app saw %d requests", res.StatusCode, s.reached.Load())
+						}
+					case down == "closed":
+						if s.reached.Load() != 0 || res.StatusCode != 503 || res.Header.Get("Retry-After") != "1" {
+							t.Errorf("status %d, Retry-After %q, the app saw %d requests", res.StatusCode, res.Header.Get("Retry-After"), s.reached.Load())
+						}
+					default:
+						if res.StatusCode != 200 || !strings.HasPrefix(text, "POST /posts 4 ") {
+							t.Errorf("status %d, the app saw %s", res.StatusCode, text)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// A store that cannot tell is Drossel's business: closed stays closed in the open configuration too.
+func TestProxiesWhileTheStoreFails(t *testing.T) {
+	for _, p := range proxies() {
+		for _, down := range []string{"closed", "open"} {
+			t.Run(p.name+" "+down, func(t *testing.T) {
+				text := strings.Replace(proxiedPolicy, "FROM", p.from, 1)
+				drossel := drosselFor(t, p, func(o *api.Options) { o.Limiter = newLimiter(t, text, broken{}) })
+				s := newSite(t, p, drossel, down)
+				res, body := s.do(t, "127.0.0.1", "GET", "", "/closed", nil, nil)
+				if res.StatusCode != 503 || res.Header.Get("Retry-After") != "1" || !strings.Contains(body, "RATE_LIMITER_UNAVAILABLE") || s.reached.Load() != 0 {
+					t.Errorf("closed: status %d, fields %v, body %s", res.StatusCode, res.Header, body)
+				}
+				if res, _ := s.do(t, "127.0.0.1", "GET", "", "/open", nil, nil); res.StatusCode != 200 {
+					t.Errorf("open: status %d", res.StatusCode)
+				}
+			})
+		}
+	}
+}
+
+// A client that writes what Drossel's server refuses to read is not let through by the open
+// configuration.
+func TestProxiesOpenIsNoWayAround(t *testing.T) {
+	for _, p := range proxies() {
+		t.Run(p.name, func(t *testing.T) {
+			installed(t, p)
+			s := &site{}
+			s.start(t, p, drosselFor(t, p), s.anything(t), "open")
+			for range 3 {
+				if res, _ := s.do(t, "127.0.0.1", "POST", "api.example.com", "/posts", nil, nil); res.StatusCode != 200 {
+					t.Fatalf("status %d", res.StatusCode)
+				}
+			}
+			before := s.reached.Load()
+			for _, head := range []string{
+				"X-Evil: a\x01b\r\n", "X-Evil: a\x7fb\r\n", "X-Api-Key: a\x02\r\n", "Cookie: a\x1f\r\n", "Transfer-Encoding: chunked\r\n",
+				"Upgrade: h2c\r\n", "Connection: X-Real-IP, X-Original-URI, X-Original-Method, X-Forwarded-Uri, X-Forwarded-Method, X-Forwarded-For\r\n",
+				"X_Original_URI: /free\r\n", "X-Long: " + strings.Repeat("a", 7000) + "\r\n" + "X-Longer: " + strings.Repeat("b", 7000) + "\r\n",
+				strings.Repeat("X-Many: b\r\n", 90), "Authorization: \x80\xff\r\n",
+			} {
+				conn, err := net.Dial("tcp", s.at)
+				if err != nil {
+					t.Fatal(err)
+				}
+				fmt.Fprintf(conn, "POST /posts HTTP/1.1\r\nHost: api.example.com\r\n%sConnection: close\r\n", head)
+				if strings.HasPrefix(head, "Transfer") {
+					fmt.Fprint(conn, "\r\n0\r\n\r\n")
+				} else {
+					fmt.Fprint(conn, "Content-Length: 0\r\n\r\n")
+				}
+				res := readResponse(t, conn)
+				_ = conn.Close()
+				if res.StatusCode < 400 || s.reached.Load() != before {
+					t.Errorf("%.40q: status %d, the app saw %d more", head, res.StatusCode, s.reached.Load()-before)
+				}
+			}
+		})
+	}
+}
