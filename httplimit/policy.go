@@ -80,8 +80,8 @@ func (m *deciding) serve(w http.ResponseWriter, r *http.Request, d *policy.Decis
 // needsOutcome reports whether a limit of d wants to know how the request ended,
 // or when.
 func needsOutcome(d *policy.Decision) bool {
-	for _, l := range d.Limits {
-		if l.ChargeOn != nil || l.Budget.Limit().Algorithm == drossel.Concurrency {
+	for i, l := range d.Limits {
+		if l.ChargeOn != nil || d.Batch.Checks[i].Budget.Limit().Algorithm == drossel.Concurrency {
 			return true
 		}
 	}

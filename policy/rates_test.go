@@ -148,7 +148,7 @@ func requestOf(request, peer, given, fields string) *identity.Request {
 	req := &identity.Request{Method: method, Path: path, Peer: peer, Given: map[string]string{}}
 	header := http.Header{}
 	pairs := func(text string, set func(name, value string)) {
-		for _, pair := range strings.Split(text, " ") {
+		for pair := range strings.SplitSeq(text, " ") {
 			if name, value, ok := strings.Cut(pair, "="); ok {
 				set(name, value)
 			}
@@ -273,11 +273,12 @@ func overridesOf(values []string) string {
 func decide(t *rapid.T, lim *policy.Limiter, given string) string {
 	t.Helper()
 	d := lim.Decide(t.Context(), requestOf("GET /", "192.0.2.1", given, ""))
-	text := fmt.Sprintf("allowed %v, status %d, code %s, retry after %v, delay %v", d.Allowed, d.Status, d.Code, d.RetryAfter, d.Delay)
+	var text strings.Builder
+	fmt.Fprintf(&text, "allowed %v, status %d, code %s, retry after %v, delay %v", d.Allowed, d.Status, d.Code, d.RetryAfter, d.Delay)
 	for _, c := range d.Batch.Checks {
-		text += fmt.Sprintf(", %v", c.Decision)
+		fmt.Fprintf(&text, ", %v", c.Decision)
 	}
-	return text
+	return text.String()
 }
 
 // A clockStore is a store at a time that its user sets.

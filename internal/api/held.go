@@ -32,8 +32,8 @@ type held struct {
 // milliseconds; 0 if there is no room.
 func (s *Server) hold(d *policy.Decision) int64 {
 	h := &held{decision: d, within: heldFor}
-	for _, l := range d.Limits {
-		if n := l.Budget.Limit(); n.Algorithm == drossel.Concurrency {
+	for i := range d.Batch.Checks {
+		if n := d.Batch.Checks[i].Budget.Limit(); n.Algorithm == drossel.Concurrency {
 			h.within = max(h.within, n.Period)
 		}
 	}
@@ -135,8 +135,9 @@ func readCosts(d *policy.Decision, v *value) (map[string]int64, *problem) {
 // countedNames are the limits of a decision that have a cost.
 func countedNames(d *policy.Decision) []string {
 	seen, names := map[string]bool{}, []string{}
-	for _, l := range d.Limits {
-		if l.Budget.Limit().Algorithm != drossel.Concurrency && !seen[l.Name] {
+	for i, l := range d.Limits {
+		counted := l.CandidateOf == "" && d.Batch.Checks[i].Budget.Limit().Algorithm != drossel.Concurrency
+		if counted && !seen[l.Name] {
 			seen[l.Name] = true
 			names = append(names, l.Name)
 		}

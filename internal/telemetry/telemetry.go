@@ -161,8 +161,10 @@ func (w *watcher) newRoute(r *policy.Route, store policy.Store) *watchedRoute {
 }
 
 func (w *watcher) newLimit(name string) *watchedLimit {
-	return &watchedLimit{series: w.metrics.limit(name),
-		enforced: w.log.sampler(name, enforced), shadow: w.log.sampler(name, shadow), candidate: w.log.sampler(name, candidate)}
+	return &watchedLimit{
+		series: w.metrics.limit(name), enforced: w.log.sampler(name, enforced), shadow: w.log.sampler(name, shadow),
+		candidate: w.log.sampler(name, candidate),
+	}
 }
 
 // observe sees every decision. It allocates nothing unless it logs.

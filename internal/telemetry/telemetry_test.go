@@ -498,3 +498,45 @@ func loggedDenials(lines []map[string]any) int {
 	}
 	return n
 }
+
+// A candidate has the name of its limit and one outcome of its own: what the limit says
+// is counted once.
+func TestCandidatesAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &logBuffer{}
+		tel := telemetry.New(&telemetry.Options{Log: log.logger()})
+		l := limiter(t, tel, `
+limits:
+  read: {rate: 3/h, by: ip, candidate: {rate: 1/h}, rates: {method: {POST: 9/h}}}
+routes: {/: {limits: [read]}}
+`, nil)
+		if got := values(scrape(t, tel), "drossel_checks_total"); got["limit=read outcome=candidate_denied"] != 0 || len(got) < 3 {
+			t.Errorf("before the first request: %v", got)
+		}
+		for range 5 {
+			ask(l, "GET /", "192.0.2.1")
+		}
+		ask(l, "POST /", "192.0.2.1")
+		got := values(scrape(t, tel), "drossel_checks_total")
+		for name := range got {
+			if strings.HasPrefix(name, "limit=preflight") {
+				delete(got, name)
+			}
+		}
+		want := map[string]float64{
+			"limit=read outcome=allowed": 3, "limit=read outcome=denied": 3, // POST has the same debt, in time
+			"limit=read outcome=candidate_denied": 4,
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+		synctest.Wait()
+		modes := map[string]int{}
+		for _, line := range log.lines(t) {
+			modes[fmt.Sprint(line["msg"], ", ", line["limit"], " ", line["mode"])]++
+		}
+		if diff := cmp.Diff(map[string]int{"candidate would deny, read candidate": 4, "request denied, read enforced": 3}, modes); diff != "" {
+			t.Errorf("the log: -want +got:\n%s", diff)
+		}
+	})
+}
