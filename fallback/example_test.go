@@ -3,11 +3,14 @@ package fallback_test
 import (
 	"context"
 	"fmt"
+	"log"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/drossel-io/drossel"
 	"github.com/drossel-io/drossel/fallback"
+	"github.com/drossel-io/drossel/redisstore"
 )
 
 // A store that is down: the limit is divided by the number of processes, and each
@@ -37,6 +40,24 @@ func Example() {
 	// true <nil>
 	// false <nil>
 	// {3 1 0 0}
+}
+
+// Counts on Redis, shared with other processes; without Redis each decides at its
+// share, and how many they are is known from Redis.
+func ExampleNew() {
+	rs, err := redisstore.Open(context.Background(), os.Getenv("REDIS_URL"), &redisstore.Options{Secret: []byte(os.Getenv("DROSSEL_KEY"))})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer rs.Close()
+	store := fallback.New(rs, &fallback.Options{Mode: drossel.Local, Deadline: 20 * time.Millisecond})
+	defer store.Close()
+	lim, err := drossel.New(drossel.PerMinute(100), &drossel.Options{Store: store, Name: "api"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	d, err := lim.Take(context.Background(), "user:42")
+	fmt.Println(d.Allowed, err)
 }
 
 type broken struct{ drossel.Store }

@@ -18,7 +18,8 @@ import (
 
 // Options configure a Limiter. Nil means the defaults.
 type Options struct {
-	// Store keeps the state; nil means a new drossel.Memory.
+	// Store keeps the state; nil means a new drossel.Memory, and is an error if the
+	// file names another store.
 	Store drossel.Store
 
 	// Observe sees every decision once, at the end of Decide. It is called
@@ -61,8 +62,12 @@ func New(p *Policy, opts *Options) (*Limiter, error) {
 	if opts != nil {
 		o = *opts
 	}
-	if o.Store == nil {
-		o.Store = drossel.NewMemory(nil)
+	switch {
+	case o.Store == nil && p.Store.OnRedis():
+		return nil, errors.New("policy: the file's store is Redis, which Options.Store has to bring: " +
+			"fallback.New around redisstore.Open")
+	case o.Store == nil:
+		o.Store = drossel.NewMemory(&drossel.MemoryOptions{MaxBytes: p.Store.MaxMemory})
 	}
 	return &Limiter{
 		policy: p, store: o.Store, hasher: keyid.New(o.Secret), ip: byIP(p.Identity),

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/drossel-io/drossel"
 	"github.com/drossel-io/drossel/policy"
 )
 
@@ -71,5 +72,20 @@ func TestReadPassword(t *testing.T) {
 	memory, _ := policy.Parse("policy.yaml", []byte("routes: {/: unlimited}\n"))
 	if password, err := memory.ReadPassword(nil); password != "" || err != nil {
 		t.Errorf("without a file: %q, %v", password, err)
+	}
+}
+
+// A program that loads a file with a store on Redis must bring it: counting in
+// memory instead would be another limit.
+func TestStoreOnRedisIsBrought(t *testing.T) {
+	p, problems := policy.Parse("policy.yaml", []byte("store: redis://h\nidentity: {secret: none}\nroutes: {/: unlimited}\n"))
+	if p == nil {
+		t.Fatal(problems)
+	}
+	if _, err := policy.New(p, nil); err == nil || !strings.Contains(err.Error(), "Options.Store") {
+		t.Errorf("without a store: %v", err)
+	}
+	if _, err := policy.New(p, &policy.Options{Store: drossel.NewMemory(nil)}); err != nil {
+		t.Errorf("with a store: %v", err)
 	}
 }

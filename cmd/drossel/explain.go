@@ -95,7 +95,7 @@ func (p *program) explain(ctx context.Context, path string, req *identity.Reques
 	if err != nil { // it is not on every machine where one wants to know
 		fmt.Fprintf(p.stderr, "key ids are not those of the logs: %v\n", err)
 	}
-	limiter, err := policy.New(parsed, &policy.Options{Secret: secret})
+	limiter, err := policy.New(parsed, &policy.Options{Store: drossel.NewMemory(nil), Secret: secret})
 	if err != nil {
 		return err
 	}
