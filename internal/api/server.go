@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/drossel-io/drossel/httplimit"
+	"github.com/drossel-io/drossel/internal/redact"
 	"github.com/drossel-io/drossel/policy"
 )
 
@@ -206,7 +207,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		MaxHeaderBytes:               maxHead,
 		DisableGeneralOptionsHandler: true,
 		BaseContext:                  func(net.Listener) context.Context { return base },
-		ErrorLog:                     slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ErrorLog:                     redact.Logger(s.log.Handler(), slog.LevelDebug),
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
