@@ -3,10 +3,12 @@ package gateway_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -260,11 +262,18 @@ func TestDrainStreamsAndUpgrades(t *testing.T) {
 		}
 		if tt.ends {
 			close(goOn)
-			_, _ = io.WriteString(conn, "end\n")
 		}
 		rest, err := io.ReadAll(res.Body)
 		if (string(rest) == "end" && err == nil) != tt.ends {
 			t.Errorf("drain %s: the stream ends with %q, error %v", tt.drain, rest, err)
+		}
+		if tt.ends { // the tunnel is all that is left, and stays
+			_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+			if _, err := tunnel.Peek(1); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("the tunnel is cut off at once: %v", err)
+			}
+			_ = conn.SetReadDeadline(time.Time{})
+			_, _ = io.WriteString(conn, "end\n")
 		}
 		rest, _ = io.ReadAll(tunnel)
 		if (string(rest) == "end\n") != tt.ends {
