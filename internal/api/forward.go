@@ -64,6 +64,13 @@ func (s *Server) check(w http.ResponseWriter, r *http.Request, by *rules, dialec
 		send(w, http.StatusOK, "text/plain; charset=utf-8", nil, false)
 	case dialect == nginx:
 		by.denyNginx(w, d)
+	case dialect == envoy && d.Status >= 500:
+		// Envoy takes it for an error of Drossel, which failure_mode_allow lets through:
+		// a denial must not look like one.
+		w.Header().Set(fieldStatus, strconv.Itoa(d.Status))
+		denied := *d
+		denied.Status = http.StatusTooManyRequests
+		by.renderer.Deny(w, r.Method, &denied)
 	default:
 		w.Header().Set(fieldStatus, strconv.Itoa(d.Status))
 		by.renderer.Deny(w, r.Method, d)
