@@ -21,6 +21,11 @@ type ParseOptions struct {
 	// folder. Nil makes it an error to name a file.
 	Files func(name string) ([]byte, error)
 
+	// Glob finds the files that a pattern of include names, as path/filepath.Match has
+	// it. Pattern and names are as those of Files. GlobIn makes one for a folder. Nil
+	// makes it an error to include by a pattern.
+	Glob func(pattern string) ([]string, error)
+
 	// Env returns what an environment variable holds, and whether it is set, as
 	// os.LookupEnv does; nil means that none is set.
 	Env func(name string) (value string, ok bool)
@@ -92,6 +97,12 @@ func (r *reader) file(at *node, what, name string) (text []byte, as string, ok b
 		r.sum.Write(text)
 	}
 	return text, name, true
+}
+
+// Place is what messages call a place in a file of the policy, which "" is itself.
+func (p *Policy) Place(file string, line int) string {
+	r := reader{policy: p}
+	return fmt.Sprintf("%s:%d", r.shownAs(file), line)
 }
 
 // shownAs is what messages call the file of a place: its name as seen from where the

@@ -85,7 +85,7 @@ func Load(path string, opts *Options) (*Limiter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}
-	from := ParseOptions{Files: FilesIn(filepath.Dir(path))}
+	from := ParseOptions{Files: FilesIn(filepath.Dir(path)), Glob: GlobIn(filepath.Dir(path))}
 	if opts != nil {
 		from.Env = opts.Env
 	}

@@ -38,7 +38,7 @@ func ParseWith(name string, src []byte, opts *ParseOptions) (*Policy, Problems) 
 		r.options = *opts
 	}
 	r.sum.Write(src)
-	if root := r.parseYAML(src); root != nil {
+	if root := r.parseYAML(src, ""); root != nil {
 		r.substitute(root, nil)
 		r.readFile(root)
 	}
@@ -53,11 +53,12 @@ func ParseWith(name string, src []byte, opts *ParseOptions) (*Policy, Problems) 
 
 func (r *reader) readFile(root *node) {
 	f := r.fields(root, "a policy",
-		[]string{"version", "store", "gateway", "decisions", "metrics", "identity", "limits", "all_routes", "classes", "routes", "on_store_failure", "mode", "shadow_until", "response", "paths"},
-		[]string{"envoy", "admin", "lookups", "include"})
+		[]string{"version", "store", "gateway", "decisions", "metrics", "identity", "limits", "all_routes", "classes", "routes", "on_store_failure", "mode", "shadow_until", "response", "paths", "include"},
+		[]string{"envoy", "admin", "lookups"})
 	if f == nil {
 		return
 	}
+	r.include(f)
 	r.readTop(f)
 	before := len(r.problems)
 	r.readIdentity(f)

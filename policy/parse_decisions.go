@@ -178,7 +178,7 @@ func (r *reader) warnForwardAuth() {
 		return
 	}
 	for _, l := range r.policy.Limits {
-		at := &node{Line: l.Line, Column: l.Column}
+		at := &node{File: l.File, Line: l.Line, Column: l.Column}
 		switch n := l.Budget.Limit(); {
 		case len(l.UsedBy) == 0:
 		case n.Algorithm == drossel.Concurrency:

@@ -23,7 +23,7 @@ func (r *reader) readLimits(n *node) {
 // addLimit reads a limit in either form. A limit that is wrong is known by its
 // name all the same, so that there is no second problem where it is used.
 func (r *reader) addLimit(at, value *node, name string, inline bool) *Limit {
-	l := &Limit{Name: name, Inline: inline, Status: 429, Line: at.Line, Column: at.Column}
+	l := &Limit{Name: name, Inline: inline, Status: 429, File: at.File, Line: at.Line, Column: at.Column}
 	before := r.problems.Errors()
 	r.readLimit(value, l)
 	if r.problems.Errors() > before || l.Budget == nil {
@@ -145,7 +145,7 @@ func (r *reader) checkStates() {
 			if l.CandidateOf != "" || other.CandidateOf != "" {
 				hint = "give one of them another name"
 			}
-			r.errorf(&node{Line: at.Line, Column: at.Column}, hint, "limit %q would count on the state of limit %q, which is called %q", l.Name, other.Name, owner)
+			r.errorf(&node{File: at.File, Line: at.Line, Column: at.Column}, hint, "limit %q would count on the state of limit %q, which is called %q", l.Name, other.Name, owner)
 			return
 		}
 		owners[owner] = l

@@ -68,7 +68,7 @@ func (r *reader) readClasses(n *node) {
 		} else {
 			f = r.fields(e.Value, what, []string{"limits", "on_store_failure", "cost", "mode", "shadow_until"}, []string{"retries", "priority"})
 		}
-		c := &classDecl{Class: &Class{Name: name, Line: e.Key.Line, Column: e.Key.Column}, at: e.Key}
+		c := &classDecl{Class: &Class{Name: name, File: e.Key.File, Line: e.Key.Line, Column: e.Key.Column}, at: e.Key}
 		if l, ok := f["limits"]; ok {
 			c.Limits = r.readLimitList(l.Value, what, name)
 		}
@@ -161,7 +161,7 @@ func (r *reader) readRoutes(n *node) {
 		if r.policy.Paths.FoldCase {
 			p.foldCase()
 		}
-		route := &Route{Pattern: p.String(), pattern: p, Line: e.Key.Line, Column: e.Key.Column}
+		route := &Route{Pattern: p.String(), pattern: p, File: e.Key.File, Line: e.Key.Line, Column: e.Key.Column}
 		patterns, places = append(patterns, &route.pattern), append(places, e.Key)
 		r.readRoute(e, route)
 		r.policy.Routes = append(r.policy.Routes, route)
@@ -174,7 +174,7 @@ func (r *reader) readRoutes(n *node) {
 		}
 		hint := "add a route " + o.both.String()
 		if o.same {
-			hint = fmt.Sprintf("leave one of them out; the first is in line %d", places[i].Line)
+			hint = "leave one of them out; " + r.firstAt(places[i], places[j])
 		}
 		r.errorf(places[j], hint, "%q and %q both match %s", places[i].Text, places[j].Text, o.sample)
 		return true
@@ -395,7 +395,7 @@ func (r *reader) overCost(at *node, limit string) bool {
 func (r *reader) denyRoute(route *Route) {
 	l := &Limit{
 		Name: inlineOwner(route.Pattern) + "-deny", Inline: true, Keyless: true, Status: 429,
-		Line: route.Line, Column: route.Column, UsedBy: []string{route.Pattern},
+		File: route.File, Line: route.Line, Column: route.Column, UsedBy: []string{route.Pattern},
 	}
 	l.Budget, _ = drossel.NewBudget(l.Name, drossel.Limit{}) // an inline name is good
 	l.denied = l.Budget
@@ -472,7 +472,7 @@ func (r *reader) checkWildcards() {
 			if near := nearest.Of(name, have); near != "" {
 				hint = meant("path." + near)
 			}
-			r.errorf(&node{Line: l.Line, Column: l.Column}, hint, "limit %q: no attribute %s", l.Name, quote(a.name))
+			r.errorf(&node{File: l.File, Line: l.Line, Column: l.Column}, hint, "limit %q: no attribute %s", l.Name, quote(a.name))
 		})
 	}
 }
@@ -484,13 +484,13 @@ func (r *reader) warn() {
 	r.warnForwardAuth()
 	for _, route := range p.Routes {
 		if len(route.Checks) == 0 && !route.Unlimited {
-			at := &node{Line: route.Line, Column: route.Column}
+			at := &node{File: route.File, Line: route.Line, Column: route.Column}
 			r.warnf(at, "", "write unlimited if that is meant", "route %q has no limit", route.Pattern)
 		}
 	}
 	noAddress := p.withoutAddress()
 	for _, l := range p.Limits {
-		at := &node{Line: l.Line, Column: l.Column}
+		at := &node{File: l.File, Line: l.Line, Column: l.Column}
 		if len(l.UsedBy) == 0 && p.Decisions.Listen == "" { // there it may be asked by its name
 			r.warnf(at, "", "name it in all_routes, a class or a route", "limit %q is not used", l.Name)
 		}

@@ -86,7 +86,8 @@ type Limit struct {
 
 	UsedBy []string // "all routes", classes and routes that name the limit, in file order
 
-	Line, Column int // the place in the file
+	File         string // as in Policy.Files; "" is the policy itself
+	Line, Column int    // the place in the file
 
 	by     *key
 	alone  *plan           // of a question about this limit
@@ -182,6 +183,7 @@ type Class struct {
 	OnFailure    drossel.FailureMode
 	Shadow       bool
 	ShadowUntil  time.Time // the class itself says it; zero if nothing is said
+	File         string    // as in Policy.Files; "" is the policy itself
 	Line, Column int
 }
 
@@ -197,7 +199,8 @@ type Route struct {
 
 	ShadowUntil time.Time // the route itself says it; zero if nothing is said
 
-	Line, Column int // the place in the file
+	File         string // as in Policy.Files; "" is the policy itself
+	Line, Column int    // the place in the file
 
 	pattern pattern
 	plan    *plan

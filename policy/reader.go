@@ -21,8 +21,9 @@ type (
 )
 
 // parseYAML reads the file into nodes. What cannot be read is one problem.
-func (r *reader) parseYAML(src []byte) *node {
+func (r *reader) parseYAML(src []byte, file string) *node {
 	root, err := yamltree.Parse(src, &yamltree.Format{
+		File:   file,
 		Name:   "a policy",
 		Large:  "a policy of a thousand routes has less than half of that",
 		Second: "keep one policy in a file",
@@ -36,7 +37,7 @@ func (r *reader) parseYAML(src []byte) *node {
 		},
 	})
 	if e, ok := errors.AsType[*yamltree.Error](err); ok {
-		r.errorf(&node{Line: e.Line, Column: e.Column}, e.Hint, "%s", e.Problem)
+		r.errorf(&node{File: file, Line: e.Line, Column: e.Column}, e.Hint, "%s", e.Problem)
 	}
 	return root
 }
@@ -139,17 +140,17 @@ func (r *reader) names(n *node, what string) []entry {
 		return nil
 	}
 	var entries []entry
-	seen := map[string]int{}
+	seen := map[string]*node{}
 	for _, e := range n.Entries {
-		line, repeated := seen[e.Key.Text]
+		first, repeated := seen[e.Key.Text]
 		switch {
 		case e.Key.Kind == yamltree.Bad:
 		case e.Key.Kind != yamltree.Text:
 			r.errorf(e.Key, "", "a key must be a text, not %v", e.Key.Kind)
 		case repeated:
-			r.errorf(e.Key, fmt.Sprintf("the first is in line %d", line), "key %q is repeated", clip(e.Key.Text))
+			r.errorf(e.Key, r.firstAt(first, e.Key), "key %q is repeated", clip(e.Key.Text))
 		default:
-			seen[e.Key.Text] = e.Key.Line
+			seen[e.Key.Text] = e.Key
 			entries = append(entries, e)
 		}
 	}

@@ -11,7 +11,8 @@ type Shadow struct {
 	Of    string // such as "class write"; "all routes" for the file's mode
 	Until time.Time
 
-	Line, Column int // the place in the file; 0 for the file's mode
+	File         string // as in Policy.Files; "" is the policy itself
+	Line, Column int    // the place in the file; 0 for the file's mode
 }
 
 // Until writes the time as a file does: midnight in UTC is a date.
@@ -26,20 +27,20 @@ func Until(t time.Time) string {
 // the order of the file.
 func (p *Policy) Shadows() []Shadow {
 	var list []Shadow
-	add := func(of string, until time.Time, line, column int) {
+	add := func(of string, until time.Time, file string, line, column int) {
 		if !until.IsZero() {
-			list = append(list, Shadow{of, until, line, column})
+			list = append(list, Shadow{of, until, file, line, column})
 		}
 	}
-	add("all routes", p.ShadowUntil, 0, 0)
+	add("all routes", p.ShadowUntil, "", 0, 0)
 	for _, l := range p.Limits {
-		add("limit "+l.Name, l.ShadowUntil, l.Line, l.Column)
+		add("limit "+l.Name, l.ShadowUntil, l.File, l.Line, l.Column)
 	}
 	for _, c := range p.Classes {
-		add("class "+c.Name, c.ShadowUntil, c.Line, c.Column)
+		add("class "+c.Name, c.ShadowUntil, c.File, c.Line, c.Column)
 	}
 	for _, r := range p.Routes {
-		add("route "+r.Pattern, r.ShadowUntil, r.Line, r.Column)
+		add("route "+r.Pattern, r.ShadowUntil, r.File, r.Line, r.Column)
 	}
 	return list
 }
@@ -78,7 +79,7 @@ func (r *reader) warnShadows() {
 		}
 		at := r.shadowAt
 		if s.Line > 0 {
-			at = &node{Line: s.Line, Column: s.Column}
+			at = &node{File: s.File, Line: s.Line, Column: s.Column}
 		}
 		r.warnf(at, "", "write mode: enforce, or a later shadow_until", "%s", s.Passed())
 	}

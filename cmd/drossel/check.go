@@ -269,6 +269,7 @@ type limitReport struct {
 	Was       string           `json:"was,omitempty"`
 	Until     string           `json:"shadow_until,omitempty"`
 	UsedBy    []string         `json:"used_by"`
+	File      string           `json:"file,omitempty"` // that is included; "" is the policy itself
 	Line      int              `json:"line"`
 }
 
@@ -280,6 +281,7 @@ type routeReport struct {
 	Checks    []routeCheckReport `json:"limits"`
 	StoreDown string             `json:"store_down"`
 	Steps     int                `json:"steps"`
+	File      string             `json:"file,omitempty"` // as that of a limit
 	Line      int                `json:"line,omitempty"`
 }
 
@@ -323,7 +325,7 @@ func newLimitReport(l *policy.Limit) limitReport {
 	report := limitReport{
 		Name: l.Name, Rate: rate.String(), Algorithm: rate.Algorithm.String(), AtOnce: l.AtOnce(),
 		FullAgain: simulate.Seconds(l.FullAgain()), By: l.By, OnMissing: l.OnMissing.String(), Shadow: l.Shadow,
-		Status: l.Status, ChargeOn: l.ChargeOn, UsedBy: append([]string{}, l.UsedBy...), Line: l.Line,
+		Status: l.Status, ChargeOn: l.ChargeOn, UsedBy: append([]string{}, l.UsedBy...), File: l.File, Line: l.Line,
 		Was: l.Was, Rates: newRateReports(l),
 	}
 	if l.Candidate != nil {
@@ -338,7 +340,7 @@ func newLimitReport(l *policy.Limit) limitReport {
 func newRouteReport(r *policy.Route) routeReport {
 	report := routeReport{
 		Pattern: r.Pattern, Class: r.Class, Unlimited: r.Unlimited, Deny: r.Deny, Checks: []routeCheckReport{},
-		StoreDown: r.OnFailure.String(), Steps: r.Steps(), Line: r.Line,
+		StoreDown: r.OnFailure.String(), Steps: r.Steps(), File: r.File, Line: r.Line,
 	}
 	for _, c := range r.Checks {
 		report.Checks = append(report.Checks, routeCheckReport{

@@ -137,7 +137,7 @@ func (p *program) printRoute(parsed *policy.Policy, x *policy.Explanation) {
 	if r == nil || r.Pattern == "" {
 		t.add("route", "none matches")
 	} else {
-		t.add("route", r.Pattern, fmt.Sprintf("%s:%d", parsed.Name, r.Line), lessSpecific(x.Less))
+		t.add("route", r.Pattern, parsed.Place(r.File, r.Line), lessSpecific(x.Less))
 	}
 	down := ""
 	if r != nil && r.Steps() > 0 {

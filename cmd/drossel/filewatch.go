@@ -28,11 +28,11 @@ type fileWatch struct {
 
 	watcher *fsnotify.Watcher
 	paths   []string
-	places  map[string]bool // what an event must be about: the files, and the links that lead to them
+	places  map[string]bool // what an event must be about: the files, and the links that lead to them; or patterns
 	folders []string        // of places; these are watched
 }
 
-// newFileWatch begins to watch; run tells, close ends it.
+// newFileWatch begins to watch; run tells, close ends it. The last element of a path may be a pattern.
 func newFileWatch(paths ...string) (*fileWatch, error) {
 	absolute := make([]string, len(paths))
 	for i, path := range paths {
@@ -51,6 +51,19 @@ func newFileWatch(paths ...string) (*fileWatch, error) {
 		return nil, err
 	}
 	return w, nil
+}
+
+// concerns reports whether an event about a path is about a file that is watched.
+func (w *fileWatch) concerns(path string) bool {
+	if w.places[path] {
+		return true
+	}
+	for place := range w.places {
+		if ok, err := filepath.Match(place, path); ok && err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // close ends watching; after it nothing is told. There may be no w.
@@ -72,7 +85,7 @@ func (w *fileWatch) run(ctx context.Context) {
 			if !ok {
 				return
 			}
-			if w.places[e.Name] {
+			if w.concerns(e.Name) {
 				_ = w.follow() // what cannot be watched now is tried again at the next event
 				settled.Reset(settle)
 			}

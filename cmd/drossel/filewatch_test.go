@@ -103,6 +103,45 @@ func TestFileWatch(t *testing.T) {
 	}
 }
 
+// A pattern stands for the files that it matches, and for those that it will match.
+func TestFileWatchOfPatterns(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "policy.yaml"), "one")
+	write(t, filepath.Join(dir, "limits", "a.yaml"), "one")
+	w, err := newFileWatch(filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "limits", "*.yaml"), filepath.Join(dir, "limits", "a.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { w.run(ctx) })
+	defer running.Wait()
+	defer stop()
+	told := func(what string) {
+		t.Helper()
+		select {
+		case <-w.changed:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("nothing is told of %s", what)
+		}
+	}
+	write(t, filepath.Join(dir, "limits", "b.yaml"), "two")
+	told("a new file")
+	write(t, filepath.Join(dir, "limits", "b.yaml.swp"), "two")
+	select {
+	case <-w.changed:
+		t.Error("a file that does not match is told")
+	case <-time.After(3 * settle):
+	}
+	if err := os.Remove(filepath.Join(dir, "limits", "a.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	told("a file that is gone")
+	write(t, filepath.Join(dir, "policy.yaml"), "two")
+	told("the policy")
+}
+
 func TestPlacesOf(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

@@ -68,7 +68,7 @@ func (p *program) readPolicy(path string) (*policy.Policy, policy.Problems, erro
 // surroundings are what a policy file finds outside of its text: the environment, and the files that it
 // names, from its own folder on. Those of the standard input start in the working folder.
 func (p *program) surroundings(path string) *policy.ParseOptions {
-	return &policy.ParseOptions{Files: policy.FilesIn(filepath.Dir(path)), Env: p.env}
+	return &policy.ParseOptions{Files: policy.FilesIn(filepath.Dir(path)), Glob: policy.GlobIn(filepath.Dir(path)), Env: p.env}
 }
 
 // secret reads the secret that a policy at path names; nil if it names none.

@@ -56,7 +56,7 @@ type reading struct {
 	policy   *policy.Policy
 	problems policy.Problems
 	sum      textSum
-	files    []string // that the text names, also those that could not be read
+	files    []string // that the text names, also those that could not be read; patterns of names too
 }
 
 // parse reads what a policy's text says and names.
@@ -65,18 +65,25 @@ func (p *program) parse(path, name string, text []byte) reading {
 	sum := sha256.New()
 	sum.Write(text)
 	var r reading
-	read := around.Files
-	around.Files = func(file string) ([]byte, error) {
-		content, err := read(file)
-		fmt.Fprintf(sum, "\x00%s\x00%d\x00%v\x00", file, len(content), err)
-		sum.Write(content)
+	named := func(file string) {
 		if !filepath.IsAbs(file) {
 			file = filepath.Join(filepath.Dir(path), file)
 		}
 		if !slices.Contains(r.files, file) {
 			r.files = append(r.files, file)
 		}
+	}
+	read, glob := around.Files, around.Glob
+	around.Files = func(file string) ([]byte, error) {
+		content, err := read(file)
+		fmt.Fprintf(sum, "\x00%s\x00%d\x00%v\x00", file, len(content), err)
+		sum.Write(content)
+		named(file)
 		return content, err
+	}
+	around.Glob = func(pattern string) ([]string, error) {
+		named(pattern)
+		return glob(pattern)
 	}
 	r.policy, r.problems = policy.ParseWith(name, text, around)
 	r.sum = textSum(sum.Sum(nil))
