@@ -73,3 +73,29 @@ func TestBlindLimitHasNoVote(t *testing.T) {
 		})
 	}
 }
+
+// A candidate is told beside its limit, keys of other rates need what they need of those, and rates that the
+// log cannot choose are told.
+func TestRatesAndCandidates(t *testing.T) {
+	const text = `
+identity: {trusted_proxies: [10.0.0.0/8], attributes: {plan: {from: header.x-plan, trusted: true}}}
+limits:
+  one:
+    rate: 2/h
+    by: ip
+    rates: {plan: {pro: 9/h}}
+    overrides: [{when: {ip: 192.0.2.2}, rate: 4/h}]
+    candidate: {rate: 1/h}
+routes: {/: {limits: [one]}}
+`
+	log := strings.Repeat(oneLine, 3) + strings.Repeat(strings.Replace(oneLine, "192.0.2.1", "192.0.2.2", 1), 5)
+	r := run(t, text, log, nil)
+	l := r.Limits[0]
+	if l.Denied != 2 || l.Candidate != "1/h" || l.CandidateDenied != 2 || l.Requests != 8 || l.Worst == nil || l.Worst.Number != 3 {
+		t.Errorf("%d denied, %d by candidate %s, of %d requests, worst %+v", l.Denied, l.CandidateDenied, l.Candidate, l.Requests, l.Worst)
+	}
+	want := "rates of one are chosen as if a request had none: header.x-plan is not in the log"
+	if !slices.Contains(r.Notes, want) {
+		t.Errorf("notes %q, want %q", r.Notes, want)
+	}
+}
