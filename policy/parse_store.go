@@ -7,12 +7,10 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/drossel-io/drossel"
 	"github.com/drossel-io/drossel/internal/yamltree"
 )
 
@@ -373,44 +371,4 @@ func (p *Policy) ReadPassword(read func(name string) ([]byte, error)) (string, e
 
 func validPrefix(s string) bool {
 	return s != "" && len(s) <= 64 && strings.IndexFunc(s, func(c rune) bool { return !nameRune(c) && c != ':' }) < 0
-}
-
-// duration reads a duration in a range.
-func (r *reader) duration(n *node, what string, least, most time.Duration) (time.Duration, bool) {
-	text, ok := r.text(n, what)
-	if !ok {
-		return 0, false
-	}
-	d, err := drossel.ParseDuration(text)
-	switch {
-	case err != nil:
-		r.errorf(n, "a duration is a number and one of ms s m h d w", "%s: %s is not a duration", what, quote(text))
-		return 0, false
-	case d < least || d > most:
-		r.errorf(n, "", "%s must be %v to %v, not %s", what, least, most, clip(text))
-		return 0, false
-	}
-	return d, true
-}
-
-// size reads a number of bytes, such as 256MiB, in a range.
-func (r *reader) size(n *node, what string, least, most int64) (int64, bool) {
-	text, ok := r.text(n, what)
-	if !ok {
-		return 0, false
-	}
-	number := strings.TrimRight(text, "kKMGiB")
-	units := []string{"B", "kB", "KB", "MB", "GB", "KiB", "MiB", "GiB"}
-	factors := []int64{1, 1000, 1000, 1e6, 1e9, 1 << 10, 1 << 20, 1 << 30}
-	unit := slices.Index(units, text[len(number):])
-	v, err := strconv.ParseInt(number, 10, 64)
-	switch {
-	case unit < 0 || err != nil || v < 0 || v > math.MaxInt64/factors[unit]:
-		r.errorf(n, "write such as 256MiB; units are B, kB, MB, GB, KiB, MiB, GiB", "%s: %s is not a size", what, quote(text))
-		return 0, false
-	case v*factors[unit] < least || v*factors[unit] > most:
-		r.errorf(n, "", "%s must be at least %d bytes, not %s", what, least, clip(text))
-		return 0, false
-	}
-	return v * factors[unit], true
 }

@@ -25,7 +25,7 @@ func TestStoreShowsNoPassword(t *testing.T) {
 			if p != nil {
 				shown += p.Store.Redacted() + p.Store.String()
 			}
-			if i := strings.Index(shown, "hunter2"); i >= 0 && !strings.HasPrefix(url, "rediss://hunter2") {
+			if strings.Contains(shown, "hunter2") && !strings.HasPrefix(url, "rediss://hunter2") {
 				t.Errorf("%s is shown: %s", text, shown)
 			}
 			if p == nil && problems.Errors() != 1 {

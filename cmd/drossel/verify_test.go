@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -71,7 +72,7 @@ func TestVerifyIsAsInTheDocs(t *testing.T) {
 
 func TestVerify(t *testing.T) {
 	server := redistest.Start(t)
-	replica := redistest.Start(t, "replicaof 127.0.0.1 "+fmt.Sprint(server.Port))
+	replica := redistest.Start(t, "replicaof 127.0.0.1 "+strconv.Itoa(server.Port))
 	server.Do("ACL", "SETUSER", "reader", "on", ">hunter2", "~*", "+@all", "-@write", "-info")
 	for name, tt := range map[string]struct {
 		url  string
