@@ -3,6 +3,7 @@ package policy
 import (
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -257,11 +258,9 @@ func (b *bodyBuilder) template(n *node, text string) {
 
 // name writes what stands for a name.
 func (b *bodyBuilder) name(n *node, name string, whole bool) {
-	for _, known := range bodyNames {
-		if known == name {
-			b.flush(name, whole)
-			return
-		}
+	if slices.Contains(bodyNames, name) {
+		b.flush(name, whole)
+		return
 	}
 	hint := "known: $" + strings.Join(bodyNames, ", $")
 	if near := wordHint(name, bodyNames); near != "" {

@@ -259,8 +259,8 @@ func (r *reader) holdsVariables(n *node) bool {
 func hidden(v *Variable, format string, args []any) (text, hint string) {
 	where := ""
 	for _, fact := range []string{": ", " must be "} {
-		if i := strings.Index(format, fact); i >= 0 {
-			where = fmt.Sprintf(format[:i], args[:strings.Count(format[:i], "%")]...) + ": "
+		if before, _, found := strings.Cut(format, fact); found {
+			where = fmt.Sprintf(before, args[:strings.Count(before, "%")]...) + ": "
 			break
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -84,34 +85,47 @@ func TestIncludeProblems(t *testing.T) {
 		files map[string]string
 		want  string
 	}{
-		{"include: [a.yaml]\nlimits: {x: 1/s}\nroutes: {/: {limits: [x]}}", map[string]string{"a.yaml": "limits:\n  x: 2/s\nroutes:\n  /: unlimited\n"},
+		{
+			"include: [a.yaml]\nlimits: {x: 1/s}\nroutes: {/: {limits: [x]}}",
+			map[string]string{"a.yaml": "limits:\n  x: 2/s\nroutes:\n  /: unlimited\n"},
 			`etc/a.yaml:2:3: key "x" is repeated
 hint: the first is at etc/policy.yaml:2:10
 etc/a.yaml:4:3: key "/" is repeated
-hint: the first is at etc/policy.yaml:3:10`},
-		{"include: [a.yaml, b.yaml]", map[string]string{"a.yaml": "routes: {\"/A/{b}\": deny}", "b.yaml": "routes: {\"/{c}/d\": deny, \"/A/{e}\": deny}"},
+hint: the first is at etc/policy.yaml:3:10`,
+		},
+		{
+			"include: [a.yaml, b.yaml]",
+			map[string]string{"a.yaml": "routes: {\"/A/{b}\": deny}", "b.yaml": "routes: {\"/{c}/d\": deny, \"/A/{e}\": deny}"},
 			`etc/b.yaml:1:10: "/A/{b}" and "/{c}/d" both match /A/d
 hint: add a route /A/d
 etc/b.yaml:1:26: "/A/{b}" and "/A/{e}" both match /A/e
 hint: leave one of them out; the first is at etc/a.yaml:1:10
 etc/b.yaml:1:26: "/{c}/d" and "/A/{e}" both match /A/d
-hint: add a route /A/d`},
-		{"include: [a.yaml, b.yaml, /x/c.yaml]\nroutes: {/: deny}", map[string]string{"a.yaml": "[", "b.yaml": "- a", "/x/c.yaml": "limits: []\nclasses: 1\nroutes:\nall_routes: {}"},
+hint: add a route /A/d`,
+		},
+		{
+			"include: [a.yaml, b.yaml, /x/c.yaml]\nroutes: {/: deny}",
+			map[string]string{"a.yaml": "[", "b.yaml": "- a", "/x/c.yaml": "limits: []\nclasses: 1\nroutes:\nall_routes: {}"},
 			`/x/c.yaml:1:9: limits must be a map, not a list
 /x/c.yaml:2:10: classes must be a map, not a text
 /x/c.yaml:3:1: routes must be a map, not nothing
 /x/c.yaml:4:13: all_routes must be a list, not a map
 etc/a.yaml:1:1: this "[" is not closed
 hint: add "]" at the end of line 1
-etc/b.yaml:1:1: an included file must be a map, not a list`},
-		{"include: [a.yaml]\nroutes: {/: deny}", map[string]string{"a.yaml": "include: [b.yaml]\nmode: shadow\nlimits: {a: 1/s by ipp}"},
+etc/b.yaml:1:1: an included file must be a map, not a list`,
+		},
+		{
+			"include: [a.yaml]\nroutes: {/: deny}",
+			map[string]string{"a.yaml": "include: [b.yaml]\nmode: shadow\nlimits: {a: 1/s by ipp}"},
 			`etc/a.yaml:1:1: an included file includes no other
 hint: include it from the policy
 etc/a.yaml:2:1: unknown key "mode"
 hint: known: limits, all_routes, classes, routes
 etc/a.yaml:3:13: limit "a": no attribute "ipp"
-hint: did you mean "ip"?`},
-		{"include: [none.yaml, policy.yaml, '*/x.yaml', '[', '']\nroutes: {/: deny}", nil,
+hint: did you mean "ip"?`,
+		},
+		{
+			"include: [none.yaml, policy.yaml, '*/x.yaml', '[', '']\nroutes: {/: deny}", nil,
 			`etc/policy.yaml:1:11: include: "none.yaml": file does not exist
 hint: a relative name starts in the folder of the file that names it
 etc/policy.yaml:1:22: include: the policy includes itself
@@ -121,17 +135,26 @@ hint: such as limits/*.yaml
 etc/policy.yaml:1:47: include: "[" is not a pattern
 hint: such as limits/*.yaml
 etc/policy.yaml:1:52: include: ".": file does not exist
-hint: a relative name starts in the folder of the file that names it`},
+hint: a relative name starts in the folder of the file that names it`,
+		},
 		{"include: a.yaml\nroutes: {/: deny}", nil, "etc/policy.yaml:1:10: include must be a list, not a text"},
-		{"include: ['*.yaml']\nroutes: {/: deny}", nil,
-			"etc/policy.yaml:1:11: warning: include: no file matches \"*.yaml\"\nhint: a relative pattern starts in the folder of the policy"},
-		{"include: [a.yaml]\nroutes: {/: deny}", map[string]string{"a.yaml": "limits: {a: 1/s by ip, b: {rate: \"${S}\"}, c: \"${NO}\"}"},
+		{
+			"include: ['*.yaml']\nroutes: {/: deny}", nil,
+			"etc/policy.yaml:1:11: warning: include: no file matches \"*.yaml\"\nhint: a relative pattern starts in the folder of the policy",
+		},
+		{
+			"include: [a.yaml]\nroutes: {/: deny}",
+			map[string]string{"a.yaml": "limits: {a: 1/s by ip, b: {rate: \"${S}\"}, c: \"${NO}\"}"},
 			`etc/a.yaml:1:34: limit "b": what ${S} holds does not fit here
 hint: what variables hold is not shown; put the value itself into a copy of the file to see what is wrong with it
 etc/a.yaml:1:46: limits.c: ${NO} is not set
-hint: set it, or write ${NO:-default}`},
-		{"include: [1, 2, 3, 4, 5, 6]\nroutes: {/: deny}", map[string]string{"1": long, "2": long, "3": long, "4": long, "5": long, "6": long},
-			"etc/policy.yaml:1:26: include: the included files have more than 1048576 bytes"},
+hint: set it, or write ${NO:-default}`,
+		},
+		{
+			"include: [1, 2, 3, 4, 5, 6]\nroutes: {/: deny}",
+			map[string]string{"1": long, "2": long, "3": long, "4": long, "5": long, "6": long},
+			"etc/policy.yaml:1:26: include: the included files have more than 1048576 bytes",
+		},
 		{"include: ['*']\nroutes: {/: deny}", manyFiles(65), "etc/policy.yaml:1:10: include: 65 files are more than 64\nhint: put several into one"},
 	} {
 		_, problems := parseWith(tt.src, tt.files)
@@ -148,7 +171,7 @@ hint: set it, or write ${NO:-default}`},
 func manyFiles(n int) map[string]string {
 	files := map[string]string{}
 	for i := range n {
-		files[fmt.Sprint(i)] = "limits: {}"
+		files[strconv.Itoa(i)] = "limits: {}"
 	}
 	return files
 }

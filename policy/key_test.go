@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/drossel-io/drossel"
 	"github.com/drossel-io/drossel/identity"
 	"github.com/drossel-io/drossel/policy"
 )
@@ -205,7 +206,7 @@ func FuzzParse(f *testing.F) {
 		if p == nil {
 			return
 		}
-		lim, err := policy.New(p, nil)
+		lim, err := policy.New(p, &policy.Options{Store: drossel.NewMemory(nil)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -373,7 +373,7 @@ func FuzzMatch(f *testing.F) {
 			t.Fatalf("%q: %s %s%s (%q) matches %q, want %q", patterns, method, host, path, x.Path, got, want)
 		}
 		clean := "/" + strings.TrimPrefix(slowClean(path), "/")
-		if !strings.Contains(got, "{") && x.Path != clean && !(fold && strings.EqualFold(x.Path, clean)) {
+		if !strings.Contains(got, "{") && x.Path != clean && (!fold || !strings.EqualFold(x.Path, clean)) {
 			t.Fatalf("path %q is %q, want %q", path, x.Path, slowClean(path))
 		}
 		for _, r := range p.Routes {
@@ -476,10 +476,11 @@ func TestFoldCase(t *testing.T) {
 	}
 	several := 0
 	for range 6_000 {
-		path := ""
+		var b strings.Builder
 		for range 1 + random.IntN(5) {
-			path += pick("/", "/", "/", "%2f", "%2F", "") + pick("api", "API", "aPi", "Admin", "adMIN", "k", "\u212a", "É", "é", "%C3%89", "straSe", "STRAſE", "..", ".", "x", "X;v=A", "%41pi")
+			b.WriteString(pick("/", "/", "/", "%2f", "%2F", "") + pick("api", "API", "aPi", "Admin", "adMIN", "k", "\u212a", "É", "é", "%C3%89", "straSe", "STRAſE", "..", ".", "x", "X;v=A", "%41pi"))
 		}
+		path := b.String()
 		names, keys := decide(folding, path)
 		if len(names) > 2 {
 			several++

@@ -206,6 +206,7 @@ func (r *reader) readRoute(e entry, route *Route) {
 		s = r.readSetting(f, what)
 	case yamltree.Text:
 		class = r.readRouteWord(e.Value, what, route)
+	case yamltree.Bad:
 	}
 	if r.problems.Errors() == before {
 		r.compileRoute(e.Key, route, class, own, s)
