@@ -11,19 +11,36 @@ import (
 	"testing"
 )
 
-// properties are the names of a schema's fields.
+// properties are the names of the fields of schemas.
 func properties(t *testing.T, schemas ...string) []string {
 	t.Helper()
 	var names []string
 	for _, schema := range schemas {
-		p, ok := described(t).at("components", "schemas", schema, "properties").(map[string]any)
-		if !ok {
-			t.Fatalf("no schema %s", schema)
-		}
-		names = append(names, slices.Collect(maps.Keys(p))...)
+		names = append(names, fields(t, described(t).at("components", "schemas", schema))...)
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// fields are the names of the fields of a schema, and of those that it is made of.
+func fields(t *testing.T, schema any) []string {
+	t.Helper()
+	s, ok := schema.(map[string]any)
+	if !ok {
+		t.Fatalf("no schema: %v", schema)
+	}
+	p, _ := s["properties"].(map[string]any)
+	names := slices.Collect(maps.Keys(p))
+	for _, parts := range []any{s["allOf"], s["anyOf"]} {
+		parts, _ := parts.([]any)
+		for _, part := range parts {
+			names = append(names, fields(t, part)...)
+		}
+	}
+	if ref, ok := s["$ref"].(string); ok {
+		names = append(names, fields(t, described(t).at(strings.Split(strings.TrimPrefix(ref, "#/"), "/")...))...)
+	}
+	return names
 }
 
 // The description has the fields that the server takes, and no others.
@@ -34,8 +51,8 @@ func TestOpenAPIFields(t *testing.T) {
 		path, body string
 		schemas    []string
 	}{
-		{"/v1/decide", `{"zzzzzzzz":1}`, []string{"Subject", "Options", "Together"}},
-		{"/v1/decide", `{"requests":[{"zzzzzzzz":1}]}`, []string{"Subject", "Options"}},
+		{"/v1/decide", `{"zzzzzzzz":1}`, []string{"Question", "Together"}},
+		{"/v1/decide", `{"requests":[{"zzzzzzzz":1}]}`, []string{"Question"}},
 		{"/v1/settle", `{"id":"` + id + `","zzzzzzzz":1}`, []string{"SettleCall"}},
 		{"/v1/renew", `{"id":"` + id + `","zzzzzzzz":1}`, []string{"RenewCall"}},
 	} {
