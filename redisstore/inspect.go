@@ -2,7 +2,10 @@ package redisstore
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/drossel-io/drossel"
 )
@@ -62,17 +65,34 @@ func (s *Store) List(ctx context.Context, b *drossel.Budget, cursor string) (ent
 	if next == "0" {
 		next = ""
 	}
+	var found []string
 	for _, key := range keys {
-		e, ok := s.entry(state, key)
-		if !ok {
-			continue
+		if e, ok := s.entry(state, key); ok {
+			entries, found = append(entries, e), append(found, key)
 		}
-		if e.Decision, err = s.peekKey(ctx, b, key); err != nil {
-			return nil, "", err
-		}
-		entries = append(entries, e)
+	}
+	if err := s.peekKeys(ctx, b, found, entries); err != nil {
+		return nil, "", err
 	}
 	return entries, next, nil
+}
+
+// peekKeys sets the decisions of entries, whose keys in Redis are keys: side by side,
+// so that they share scripts.
+func (s *Store) peekKeys(ctx context.Context, b *drossel.Budget, keys []string, entries []Entry) error {
+	var peeks sync.WaitGroup
+	errs := make([]error, len(keys))
+	for at := range slices.Chunk(keys, 256) {
+		for i, key := range at {
+			peeks.Go(func() { entries[i].Decision, errs[i] = s.peekKey(ctx, b, key) })
+		}
+		peeks.Wait()
+		if err := errors.Join(errs[:len(at)]...); err != nil {
+			return err
+		}
+		entries = entries[len(at):]
+	}
+	return nil
 }
 
 // glob is text as a pattern that only matches itself.

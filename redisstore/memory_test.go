@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/drossel-io/drossel"
 	"github.com/drossel-io/drossel/redisstore/redistest"
@@ -25,7 +24,7 @@ func TestSameAsMemory(t *testing.T) {
 		sequences = 4_000
 	}
 	server := redistest.Start(t)
-	v := newVirtual(t, openStore(t, server.URL(), &Options{Secret: secret, Timeout: 30 * time.Second}))
+	v := newVirtual(t, openStore(t, server.URL(), nil))
 	random := rand.New(rand.NewPCG(1, 2))
 	for done := 0; done < sequences && !t.Failed(); done += abreast {
 		b := newBlock(t, v, random, done/abreast)
@@ -171,4 +170,43 @@ func differ(ours, memory *drossel.Batch) string {
 		}
 	}
 	return ""
+}
+
+// Who gives up a place in the queue gets back what nobody has queued behind.
+func TestDelayedRefund(t *testing.T) {
+	server := redistest.Start(t)
+	v := newVirtual(t, openStore(t, server.URL(), nil))
+	for behind := range 4 {
+		b := parse(t, fmt.Sprint("queue-", behind), "1/s burst 1 wait 10s")
+		memory := drossel.NewMemory(nil)
+		var second pair
+		for i := range 3 + behind {
+			p := pair{batchOf(one(b, "alice")), batchOf(one(b, "alice"))}
+			if err := v.TakeAt(p.ours, epoch); err != nil {
+				t.Fatal(err)
+			}
+			if err := memory.TakeAt(p.memory, epoch); err != nil {
+				t.Fatal(err)
+			}
+			if i == 2 {
+				second = p
+			}
+		}
+		if err := v.SettleAt(second.ours, epoch+1000); err != nil {
+			t.Fatal(err)
+		}
+		if err := memory.SettleAt(second.memory, epoch+1000); err != nil {
+			t.Fatal(err)
+		}
+		p := pair{batchOf(one(b, "alice")), batchOf(one(b, "alice"))}
+		if err := v.TakeAt(p.ours, epoch+2000); err != nil {
+			t.Fatal(err)
+		}
+		if err := memory.TakeAt(p.memory, epoch+2000); err != nil {
+			t.Fatal(err)
+		}
+		if diff := differ(p.ours, p.memory); diff != "" {
+			t.Errorf("with %d behind: %s", behind, diff)
+		}
+	}
 }

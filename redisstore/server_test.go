@@ -70,7 +70,7 @@ func TestRaceOfClients(t *testing.T) {
 	server := start(t)
 	var clients [4]*Store
 	for i := range clients {
-		clients[i] = openStore(t, server.URL(), &Options{Timeout: 10 * time.Second})
+		clients[i] = openStore(t, server.URL(), nil)
 	}
 	for _, limit := range []string{"50/h", "50/h fixed_window", "50/h sliding_log", "50/h sliding_counter", "50/day calendar", "50 in flight for 1h"} {
 		b := parse(t, "race", limit)
@@ -142,7 +142,7 @@ func TestProcess(t *testing.T) {
 	if url == "" {
 		return
 	}
-	s := openStore(t, url, &Options{Timeout: 10 * time.Second})
+	s := openStore(t, url, nil)
 	b := parse(t, "processes", "50/h")
 	// All wait for the fourth.
 	eventually(t, "the others come", func() error {
@@ -173,7 +173,7 @@ func TestProcess(t *testing.T) {
 // Scripts that Redis has forgotten are sent again, and nobody notices.
 func TestScriptFlush(t *testing.T) {
 	server := start(t)
-	s := openStore(t, server.URL(), &Options{Timeout: 10 * time.Second})
+	s := openStore(t, server.URL(), nil)
 	b, mixed := parse(t, "flush", "1M/s"), parse(t, "flush-mixed", "1M/s sliding_counter")
 	stop := make(chan struct{})
 	var calls sync.WaitGroup
@@ -244,7 +244,7 @@ func TestRestart(t *testing.T) {
 // calls are under way, and when it speaks again all is well.
 func TestSilence(t *testing.T) {
 	server := start(t)
-	s := openStore(t, server.URL(), &Options{Connections: 4, MaxWaiting: 500})
+	s := openStore(t, server.URL(), &Options{Connections: 4, MaxWaiting: 500, Timeout: 250 * time.Millisecond})
 	b := parse(t, "silence", "100000/h")
 	if _, err := takeOne(t.Context(), s, b, "alice"); err != nil {
 		t.Fatal(err)
@@ -463,7 +463,7 @@ func TestNewOnRueidis(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	s := newOn(t, FromRueidis(c), &Options{Timeout: 10 * time.Second})
+	s := newOn(t, FromRueidis(c), nil)
 	b := parse(t, "own", "50/h")
 	var admitted atomic.Int64
 	var calls sync.WaitGroup
@@ -567,13 +567,13 @@ func TestTLS(t *testing.T) {
 	})
 	address := fmt.Sprintf("rediss://127.0.0.1:%d", port)
 	b := parse(t, "tls", "5/h")
-	s := openStore(t, address, &Options{TLS: &tls.Config{RootCAs: roots}, Timeout: 10 * time.Second})
+	s := openStore(t, address, &Options{TLS: &tls.Config{RootCAs: roots}})
 	for range 3 {
 		if _, err := takeOne(t.Context(), s, b, "alice"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	stranger := openStore(t, address, &Options{Timeout: 10 * time.Second})
+	stranger := openStore(t, address, nil)
 	_, err := takeOne(t.Context(), stranger, b, "alice")
 	wantError(t, "a certificate of nobody", err, Connection)
 	if err == nil || !strings.Contains(err.Error(), "certificate") {

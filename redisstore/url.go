@@ -26,8 +26,8 @@ import (
 // valkey:// and valkeys:// are other words for redis:// and rediss://.
 //
 // Open does not wait for Redis: it connects with the first decision, and again
-// whenever a connection is lost. ctx is there for a check of the address that takes
-// longer one day. No error holds the password.
+// whenever a connection is lost. ctx is that of Open alone. No error holds the
+// password.
 func Open(ctx context.Context, address string, opts *Options) (*Store, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

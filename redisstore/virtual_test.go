@@ -5,6 +5,7 @@ package redisstore
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/drossel-io/drossel"
 )
@@ -52,7 +53,8 @@ func (v virtual) RenewAt(b *drossel.Batch, now int64) error {
 // secret keys the hashes of the tests.
 var secret = []byte("a secret of tests only")
 
-// openStore opens a store that ends with the test.
+// openStore opens a store that ends with the test. Unless a test says otherwise it is
+// patient, because the machine may be busy.
 func openStore(t testing.TB, address string, opts *Options) *Store {
 	t.Helper()
 	if opts == nil {
@@ -60,6 +62,9 @@ func openStore(t testing.TB, address string, opts *Options) *Store {
 	}
 	if opts.Secret == nil && !opts.NoSecret {
 		opts.Secret = secret
+	}
+	if opts.Timeout == 0 {
+		opts.Timeout = 30 * time.Second
 	}
 	s, err := Open(background, address, opts)
 	if err != nil {
