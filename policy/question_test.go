@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -153,7 +154,7 @@ func TestDecideAllBounds(t *testing.T) {
 	l := questions(t, nil, nil)
 	var many []policy.Question
 	for i := range 17 {
-		many = append(many, asked("/", fmt.Sprint(i), ""))
+		many = append(many, asked("/", strconv.Itoa(i), ""))
 	}
 	if _, err := l.DecideAll(t.Context(), policy.Questions{List: many}); !errors.Is(err, drossel.ErrTooManyChecks) {
 		t.Errorf("error %v, want %v", err, drossel.ErrTooManyChecks)

@@ -265,12 +265,13 @@ func TestServeDecisionsRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := serveFile(t, filepath.Join(dir, "policy.yaml"))
-		log := s.until(t, tt.want)
+		var log strings.Builder
+		log.WriteString(s.until(t, tt.want))
 		for s.lines.Scan() {
-			log += s.lines.Text()
+			log.WriteString(s.lines.Text() + "\n")
 		}
-		if strings.Contains(log, "two lines") || strings.Contains(log, "short\n") {
-			t.Errorf("the log repeats a token: %s", log)
+		if strings.Contains(log.String(), "two lines") || strings.Contains(log.String(), "short\n") {
+			t.Errorf("the log repeats a token: %s", &log)
 		}
 		if code := <-s.code; code != exitFailed {
 			t.Errorf("exit code %d, want %d", code, exitFailed)

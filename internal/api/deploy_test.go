@@ -68,7 +68,7 @@ func TestDeployedTraefikAndEnvoy(t *testing.T) {
 	manager := at(t, envoy, "static_resources", "listeners", 0, "filter_chains", 0, "filters", 0, "typed_config")
 	filter := at(t, manager, "http_filters", 0)
 	if at(t, filter, "name") != "envoy.filters.http.ext_authz" || at(t, filter, "typed_config", "http_service", "path_prefix") != "/v1/check/envoy" ||
-		at(t, filter, "typed_config", "failure_mode_allow") != false || at(t, manager, "use_remote_address") != true || at(t, manager, "normalize_path") != false ||
+		at(t, filter, "typed_config", "failure_mode_allow") != false || at(t, manager, "use_remote_address") != true || at(t, manager, "normalize_path") != false || //nolint:misspell // Envoy's word
 		at(t, filter, "typed_config", "allowed_headers", "patterns", 0, "exact") != "x-forwarded-for" {
 		t.Errorf("Envoy: %v", manager)
 	}

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -98,9 +99,7 @@ func (by *rules) denyNginx(w http.ResponseWriter, d *policy.Decision) {
 	sent := response{header: http.Header{}}
 	by.renderer.Deny(&sent, http.MethodGet, d)
 	h := w.Header()
-	for name, lines := range sent.header {
-		h[name] = lines
-	}
+	maps.Copy(h, sent.header)
 	h.Set(fieldStatus, strconv.Itoa(sent.status))
 	if body := strings.TrimSpace(string(sent.body)); len(body) <= maxFieldBody && isFieldValue(body) {
 		h.Set(fieldBody, body)

@@ -95,7 +95,7 @@ x-envoy-expected-rq-timeout-ms: 100
 }
 
 // replay sends a recorded question and returns the answer.
-func (s *served) replay(t testing.TB, request string) *http.Response {
+func (s *served) replay(t testing.TB, request string) reply {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 	if err != nil {

@@ -7,10 +7,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -103,9 +105,7 @@ func (s *served) send(t testing.TB, path, body string, header http.Header) (int,
 		t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
-	for name, lines := range header {
-		req.Header[name] = lines
-	}
+	maps.Copy(req.Header, header)
 	res, err := s.client.Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -197,7 +197,7 @@ func (d *description) check(pointer string, text []byte) error {
 // that was not must.
 func (d *description) exchange(path, body string, res *http.Response, answer []byte) error {
 	operation := "/paths/" + strings.ReplaceAll(path, "/", "~1") + "/post"
-	status := fmt.Sprint(res.StatusCode)
+	status := strconv.Itoa(res.StatusCode)
 	response, ok := d.at("paths", path, "post", "responses", status).(map[string]any)
 	if !ok {
 		return fmt.Errorf("status %s is not described", status)
@@ -248,8 +248,15 @@ func (h handler) answer(t testing.TB, path, body string) map[string]any {
 	return answer
 }
 
+// A reply is a response that was read to its end.
+type reply struct {
+	StatusCode int
+	Header     http.Header
+	Body       io.Reader
+}
+
 // readResponse reads one response with its body.
-func readResponse(t testing.TB, conn net.Conn) *http.Response {
+func readResponse(t testing.TB, conn net.Conn) reply {
 	t.Helper()
 	_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -261,6 +268,5 @@ func readResponse(t testing.TB, conn net.Conn) *http.Response {
 		t.Fatal(err)
 	}
 	_ = res.Body.Close()
-	res.Body = io.NopCloser(bytes.NewReader(body))
-	return res
+	return reply{res.StatusCode, res.Header, bytes.NewReader(body)}
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -255,9 +256,7 @@ func (s *site) do(t *testing.T, from, method, host, target string, header http.H
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, lines := range header {
-		req.Header[name] = lines
-	}
+	maps.Copy(req.Header, header)
 	if host != "" {
 		req.Host = host
 	}
@@ -321,8 +320,10 @@ func TestProxies(t *testing.T) {
 			}
 			// Others are others: client, host, method, path.
 			for _, other := range [][4]string{
-				{"127.0.0.2", "POST", "api.example.com", "/posts"}, {"127.0.0.1", "POST", "www.example.com", "/posts"},
-				{"127.0.0.1", "PUT", "api.example.com", "/posts"}, {"127.0.0.1", "POST", "api.example.com", "/post"},
+				{"127.0.0.2", "POST", "api.example.com", "/posts"},
+				{"127.0.0.1", "POST", "www.example.com", "/posts"},
+				{"127.0.0.1", "PUT", "api.example.com", "/posts"},
+				{"127.0.0.1", "POST", "api.example.com", "/post"},
 			} {
 				if res, _ := s.do(t, other[0], other[1], other[2], other[3], nil, body); res.StatusCode != 200 {
 					t.Errorf("%v: status %d", other, res.StatusCode)

@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"net/netip"
 	"net/textproto"
@@ -319,9 +320,7 @@ func (q *question) ask() policy.Question {
 	}
 	if q.IP != "" {
 		given := make(map[string]string, len(q.Attributes)+1)
-		for name, text := range q.Attributes {
-			given[name] = text
-		}
+		maps.Copy(given, q.Attributes)
 		given["ip"] = q.IP
 		req.Given = given
 	}
