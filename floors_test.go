@@ -111,6 +111,26 @@ func TestNoReplace(t *testing.T) {
 	}
 }
 
+// DESIGN.md and comments name a decision by its number.
+func TestDecisionsHaveNumbers(t *testing.T) {
+	files, err := filepath.Glob("docs/decisions/*.md")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no decisions found: ", err)
+	}
+	for i, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name := fmt.Sprintf("%04d-", i+1); !strings.HasPrefix(filepath.Base(file), name) {
+			t.Errorf("%s: the name must begin with %s: each number is there once", file, name)
+		}
+		if title := fmt.Sprintf("# %d. ", i+1); !strings.HasPrefix(string(text), title) {
+			t.Errorf("%s: the title must begin with %q", file, title)
+		}
+	}
+}
+
 // The rules must be able to fail.
 func TestFloorComplaints(t *testing.T) {
 	ours := func(dir string) string { return path.Join(modulePath, dir) }
