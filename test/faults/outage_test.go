@@ -33,7 +33,7 @@ func TestThreeProcessesWithoutRedis(t *testing.T) {
 	for _, limit := range []string{"20/h burst 20", "20/h sliding_log", "20/d fixed_window", "20/h sliding_counter"} {
 		t.Run(limit, func(t *testing.T) {
 			b := budgetOf(t, "l", limit)
-			if n := together(t, fleet, b, "spent", 20); n != 20 {
+			if n := together(t, fleet, b, "spent"); n != 20 {
 				t.Errorf("with Redis %d are admitted, want 20", n)
 			}
 			take(t, fleet, b, "spent") // and each process sees it
@@ -43,10 +43,10 @@ func TestThreeProcessesWithoutRedis(t *testing.T) {
 	for _, limit := range []string{"20/h burst 20", "20/h sliding_log", "20/d fixed_window", "20/h sliding_counter"} {
 		t.Run(limit+" without Redis", func(t *testing.T) {
 			b := budgetOf(t, "l", limit)
-			if n := together(t, fleet, b, "fresh", 20); n < 20 || n > 22 {
+			if n := together(t, fleet, b, "fresh"); n < 20 || n > 22 {
 				t.Errorf("%d are admitted, want 20 to 22", n)
 			}
-			if n := together(t, fleet, b, "spent", 20); n != 0 {
+			if n := together(t, fleet, b, "spent"); n != 0 {
 				t.Errorf("%d are admitted to who has just spent the limit", n)
 			}
 		})
@@ -66,20 +66,20 @@ func TestThreeProcessesWithoutRedis(t *testing.T) {
 		}
 		return true
 	})
-	if n := together(t, fleet, b, "fresh", 20); n != 20 {
+	if n := together(t, fleet, b, "fresh"); n != 20 {
 		t.Errorf("with Redis again %d are admitted, want 20", n)
 	}
 }
 
-// together lets all processes ask at once, each so often, and returns how many were
+// together lets all processes ask at once, 20 times each, and returns how many were
 // admitted.
-func together(t *testing.T, fleet []*process, b *drossel.Budget, key string, each int) int64 {
+func together(t *testing.T, fleet []*process, b *drossel.Budget, key string) int64 {
 	t.Helper()
 	var admitted atomic.Int64
 	var asking sync.WaitGroup
 	for _, p := range fleet {
 		asking.Go(func() {
-			for range each {
+			for range 20 {
 				if takeOn(t, p, b, key).Allowed {
 					admitted.Add(1)
 				}

@@ -5,6 +5,7 @@ package faults_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -71,11 +72,7 @@ func (p *process) failed(err error) {
 func (p *process) told() ([]fallback.Change, map[string]int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	kinds := map[string]int{}
-	for k, n := range p.kinds {
-		kinds[k] = n
-	}
-	return slices.Clone(p.changes), kinds
+	return slices.Clone(p.changes), maps.Clone(p.kinds)
 }
 
 // budgetOf returns a budget of a limit in its text form.
