@@ -2,7 +2,7 @@ GO ?= go
 FUZZTIME ?= 20s
 
 # Debian packages of what tests start: the clients of examples/clients in other languages, and servers.
-SERVERS := default-jdk-headless nodejs prometheus python3 redis-sentinel redis-server nginx-light caddy haproxy
+SERVERS := default-jdk-headless nodejs prometheus python3 redis-sentinel redis-server nginx-light caddy haproxy curl
 
 # The modules beside the root, each with a go.mod of its own. What tools holds is tested too.
 MODULES := $(patsubst %/go.mod,%,$(wildcard tools/go.mod bench/go.mod test/go.mod examples/go.mod examples/*/go.mod redisstore/*/go.mod))

@@ -45,25 +45,28 @@ func (r *reloader) newDecisions(l *policy.Limiter) (*decisions, error) {
 	return d, err
 }
 
-// reload lets l decide from now on, and reads the files of its section again.
-func (d *decisions) reload(r *reloader, l *policy.Limiter) error {
+// next reads the files of the section in the policy of l again. Nothing has changed until put is called,
+// which lets l decide from then on.
+func (d *decisions) next(r *reloader, l *policy.Limiter) (put func() error, err error) {
 	p := l.Policy()
 	token, config, err := r.secretsOf(p)
 	switch {
 	case err != nil:
-		return err
+		return nil, err
 	case token == "" && d.token:
-		return &failure{text: p.Name + ": token_file cannot be taken away while decisions are served", hint: "restart"}
+		return nil, &failure{text: p.Name + ": token_file cannot be taken away while decisions are served", hint: "restart"}
 	case (config == nil) != (d.tls == nil):
-		return &failure{text: p.Name + ": tls of decisions cannot come or go while they are served", hint: "restart"}
+		return nil, &failure{text: p.Name + ": tls of decisions cannot come or go while they are served", hint: "restart"}
 	}
-	if err := d.server.Reload(l, token); err != nil {
-		return err
-	}
-	if d.token = token != ""; config != nil {
-		d.tls.Store(config)
-	}
-	return nil
+	return func() error {
+		if err := d.server.Reload(l, token); err != nil {
+			return err
+		}
+		if d.token = token != ""; config != nil {
+			d.tls.Store(config)
+		}
+		return nil
+	}, nil
 }
 
 // secretsOf reads the files that the decisions section names.

@@ -249,7 +249,11 @@ func (r *reloader) renewSecrets() error {
 	if r.decisions == nil {
 		return nil
 	}
-	return r.decisions.reload(r, r.limiter)
+	put, err := r.decisions.next(r, r.limiter)
+	if err != nil {
+		return err
+	}
+	return put()
 }
 
 // replace puts a text in force, or says why not.
@@ -304,9 +308,9 @@ func (r *reloader) enforce(ctx context.Context, next *policy.Policy) error {
 	if err != nil {
 		return err
 	}
-	// What can be refused comes first: the gateway's upstream is good.
-	if r.decisions != nil {
-		if err := r.decisions.reload(r, limiter); err != nil {
+	put := func() error { return nil }
+	if r.decisions != nil { // both sections change, or none
+		if put, err = r.decisions.next(r, limiter); err != nil {
 			return err
 		}
 	}
@@ -314,6 +318,9 @@ func (r *reloader) enforce(ctx context.Context, next *policy.Policy) error {
 		if err := r.gate.Reload(limiter); err != nil {
 			return err
 		}
+	}
+	if err := put(); err != nil {
+		return err
 	}
 	r.limiter = limiter
 	r.watchCertificates()
