@@ -102,28 +102,25 @@ func (in *interceptor) serve(ctx context.Context, method string, w wire, handle 
 		req.Given = in.opts.Attributes(ctx, method)
 	}
 	d := in.lim.Decide(ctx, &req)
-	settled := context.WithoutCancel(ctx) // what is charged is settled even if the client is gone
-	switch {
-	case !d.Allowed:
+	if !d.Allowed {
 		in.deny(w, d)
-		d.Done(settled, policy.Outcome{Status: d.Status})
-		return Status(d).Err()
-	case !policy.Hold(ctx, d.Delay):
-		d.Done(settled, policy.Outcome{Err: ctx.Err(), Unserved: true})
+	}
+	var err error
+	served := d.Serve(ctx, func() int {
+		if md := in.fields(d); len(md) > 0 {
+			w.setHeader(md)
+		}
+		err = handle(context.WithValue(context.WithValue(ctx, charged{in.lim}, true), nearest{}, d))
+		return HTTPStatus(codeFrom(err))
+	})
+	switch {
+	case served:
+		return err
+	case d.Allowed: // it was held until the call was over
 		return status.FromContextError(ctx.Err()).Err()
+	default:
+		return Status(d).Err()
 	}
-	if md := in.fields(d); len(md) > 0 {
-		w.setHeader(md)
-	}
-	stop := d.KeepPlace(settled)
-	outcome := policy.Outcome{Status: http.StatusInternalServerError} // a panic goes on
-	defer func() {
-		stop()
-		d.Done(settled, outcome)
-	}()
-	err := handle(context.WithValue(context.WithValue(ctx, charged{in.lim}, true), nearest{}, d))
-	outcome.Status = HTTPStatus(codeFrom(err))
-	return err
 }
 
 // deny sends all with the trailer: a status is worth a retry to clients only if nothing

@@ -51,7 +51,7 @@ func (m *deciding) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		d.Done(ctx, policy.Outcome{Status: d.Status})
 	case !policy.Hold(ctx, d.Delay):
 		d.Done(context.WithoutCancel(ctx), policy.Outcome{Err: ctx.Err(), Unserved: true})
-		writeTimeout(w, r.Method)
+		m.renderer.Deny(w, r.Method, d)
 	default:
 		m.renderer.set(m.renderer.fields, w.Header(), d, &c.values)
 		m.serve(w, c.pass(r), d)

@@ -88,8 +88,13 @@ func (r *Renderer) AddFields(h http.Header, d *policy.Decision) {
 	r.set(r.fields.absent(h), h, d, new(values))
 }
 
-// Deny answers a request of that method that d denies: status, fields and body.
+// Deny answers a request of that method that d denies: status, fields and body. To one
+// that d allowed, but that was given up while it was held, it says 503.
 func (r *Renderer) Deny(w http.ResponseWriter, method string, d *policy.Decision) {
+	if d.Allowed {
+		writeTimeout(w, method)
+		return
+	}
 	r.SetFields(w.Header(), d)
 	deny := denial{status: d.Status, code: d.Code, wait: d.Wait(), id: d.Batch.ID, template: r.body}
 	worst := time.Duration(-1)

@@ -3,12 +3,15 @@
 //
 //	lim, err := policy.Load("policy.yaml", nil)
 //	d := lim.Decide(ctx, &req)
-//	defer d.Done(ctx, policy.Outcome{Status: status})
+//	if !d.Serve(ctx, func() (status int) { return handle(w, r) }) {
+//		renderer.Deny(w, r.Method, d) // of package httplimit
+//	}
 //
 // [Parse] reads a file and reports everything that is wrong with it, each
 // [Problem] with its place and the way out. [New] gives a checked [Policy] a store.
 // [Limiter.Decide] is the one door: every surface turns its input into an
-// identity.Request and asks there. [Limiter.Explain] asks the same without
+// identity.Request and asks there. [Decision.Serve] holds the request where a limit has a
+// wait, and tells [Decision.Done] how it ended. [Limiter.Explain] asks the same without
 // charging and shows what was looked at.
 //
 // # Routes

@@ -24,6 +24,33 @@ func Hold(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// Serve holds an allowed request for its Delay, runs handle and calls Done with the status
+// that handle returns. A place in flight is kept meanwhile. If handle panics, the status is
+// 500, and the panic goes on. Serve returns false if handle has not run: the request is
+// denied, or ctx, the request's, ended while it was held. Done has then been called too.
+//
+// It is for servers whose handlers say what they answered; httplimit and grpclimit have
+// middleware for the others.
+func (d *Decision) Serve(ctx context.Context, handle func() (status int)) bool {
+	settled := context.WithoutCancel(ctx) // what is charged is settled even if the client is gone
+	if !d.Allowed {
+		d.Done(settled, Outcome{Status: d.Status})
+		return false
+	}
+	if !Hold(ctx, d.Delay) {
+		d.Done(settled, Outcome{Err: ctx.Err(), Unserved: true})
+		return false
+	}
+	outcome := Outcome{Status: 500}
+	stop := d.KeepPlace(settled)
+	defer func() {
+		stop()
+		d.Done(settled, outcome)
+	}()
+	outcome.Status = handle()
+	return true
+}
+
 // KeepPlace renews the place in flight of a request that is running, if it has
 // one, until stop is called; stop waits for a renewal that is under way. A place
 // that is lost stays lost: the request goes on, as it has been answered.

@@ -110,7 +110,7 @@ func (l *Limiter) Policy() *Policy { return l.policy }
 
 // Decide decides one request and charges it if it is allowed. It never returns
 // nil: a store in trouble becomes the failure mode of the route. The caller must
-// call Done exactly once when the request is over. It sets req.Params.
+// call Done exactly once when the request is over, as Serve does. It sets req.Params.
 func (l *Limiter) Decide(ctx context.Context, req *identity.Request) *Decision {
 	plan, path := l.policy.find(req)
 	d := l.decide(ctx, req, plan, path, false)

@@ -147,3 +147,65 @@ func TestSettleFailureIsTold(t *testing.T) {
 type settleBroken struct{ *drossel.Memory }
 
 func (s *settleBroken) Settle(context.Context, *drossel.Batch) error { return errBroken }
+
+// Serve tells Done what handle returns, or 500 of one that panics.
+func TestServe(t *testing.T) {
+	lim := load(t, "routes: {/: {limits: [{rate: 2/h, by: ip, charge_on: [401, 500]}, 1 in flight by ip]}}", nil)
+	serve := func(handle func() int) (served bool) {
+		defer func() { _ = recover() }()
+		d := ask(t, lim)
+		served = true // unless it says otherwise, for a panic
+		served = d.Serve(t.Context(), handle)
+		return served
+	}
+	for range 3 {
+		if !serve(func() int { return 200 }) {
+			t.Fatal("a request that is not charged was denied")
+		}
+	}
+	panicked := false
+	if !serve(func() int { panicked = true; panic("broken") }) || !panicked {
+		t.Error("the handler that panics was not called")
+	}
+	if !serve(func() int {
+		if ask(t, lim).Allowed {
+			t.Error("a second request in flight")
+		}
+		return 401
+	}) {
+		t.Error("the second charge was denied: the panic was charged twice, or its place is not free")
+	}
+	if serve(func() int { t.Error("the handler of a denied request was called"); return 200 }) {
+		t.Error("a denied request was served")
+	}
+}
+
+// A request whose client leaves while it is held is not served and costs nothing; its place in flight is kept
+// while it runs.
+func TestServeHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lim := load(t, "routes: {/: {limits: [1/s burst 1 wait 1s by ip, 1 in flight for 30s]}}", nil)
+		ok := func() int { return 200 }
+		if !ask(t, lim).Serve(t.Context(), ok) {
+			t.Fatal("the first was denied")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if d := ask(t, lim); !d.Allowed || d.Serve(ctx, ok) {
+			t.Error("a request that was given up was served, or not held")
+		}
+		start := time.Now()
+		if !ask(t, lim).Serve(t.Context(), func() int {
+			if held := time.Since(start); held != time.Second {
+				t.Errorf("held for %v, want 1s: what was given up is free, but for what refilled meanwhile", held)
+			}
+			time.Sleep(2 * time.Minute)
+			if ask(t, lim).Allowed {
+				t.Error("the place in flight was lost")
+			}
+			return 200
+		}) {
+			t.Error("the third was denied")
+		}
+	})
+}
