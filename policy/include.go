@@ -17,7 +17,14 @@ const (
 )
 
 // includedKeys are what an included file may hold.
-var includedKeys = []string{"limits", "all_routes", "classes", "routes"} //nolint:gochecknoglobals // never changed
+//
+//nolint:gochecknoglobals // never changed
+var includedKeys = section{name: "included", keys: []keyDecl{
+	{"limits", limitNames, "as in the policy"},
+	{"all_routes", limitList, "as in the policy"},
+	{"classes", classNames, "as in the policy"},
+	{"routes", routePatterns, "as in the policy"},
+}}
 
 // GlobIn finds the files of a folder, as ParseOptions.Glob.
 func GlobIn(folder string) func(pattern string) ([]string, error) {
@@ -138,8 +145,8 @@ func (r *reader) merge(f fields, root *node) {
 			root.Entries[i].Key.Kind = yamltree.Bad
 		}
 	}
-	included := r.fields(root, "an included file", includedKeys, nil)
-	for _, key := range includedKeys {
+	included := r.fields(root, "an included file", &includedKeys)
+	for _, key := range includedKeys.names() {
 		e, ok := included[key]
 		if !ok {
 			continue

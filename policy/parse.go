@@ -51,10 +51,48 @@ func ParseWith(name string, src []byte, opts *ParseOptions) (*Policy, Problems) 
 	return r.policy, r.problems
 }
 
+// What stands at the top of a file, and the sections that hold little.
+//
+//nolint:gochecknoglobals // never changed
+var (
+	policyKeys = section{
+		name: "policy",
+		keys: []keyDecl{
+			{"version", numberForm{1, 1}, "of the format of this file"},
+			{"store", eitherForm{storeURL, &storeKeys}, "where counts are kept: memory unless said, the URL of a Redis, or a map"},
+			{"gateway", &gatewayKeys, "where drossel serve listens and forwards to"},
+			{"decisions", &decisionsKeys, "where drossel serve answers other programs and proxies"},
+			{"metrics", &metricsKeys, "where drossel serve shows its counts"},
+			{"identity", &identityKeys, "who the client is"},
+			{"limits", limitNames, "limits by name"},
+			{"all_routes", limitList, "limits of every route but the unlimited and deny ones"},
+			{"classes", classNames, "what several routes share, by name"},
+			{"routes", routePatterns, "what happens to which requests, by pattern: [METHOD ][HOST]/path"},
+			{"on_store_failure", failureModes, "what becomes of requests whose limits cannot be counted; local unless said"},
+			{"mode", modes, "shadow decides and counts everything and denies nothing; enforce unless said"},
+			{"shadow_until", untilForm, "until when mode: shadow is meant: a date or a time; it reminds and does no more"},
+			{"response", &responseKeys, "what clients are told"},
+			{"paths", &pathsKeys, "how paths are compared"},
+			{"include", listForm{item: valueForm{}}, "files with more limits, all_routes, classes and routes; the last part of a name may be a pattern"},
+		},
+		later: []string{"envoy", "admin", "lookups"},
+	}
+	metricsKeys = section{name: "metrics", keys: []keyDecl{
+		{"listen", listenForm, "as that of the gateway, and another one; :7071 unless said"},
+	}}
+	responseKeys = section{name: "response", keys: []keyDecl{
+		{"headers", listForm{item: headerFamilies, once: true}, "the families of fields that responses carry; [draft11, x-epoch] unless said"},
+		{"body", anyForm{}, "what denials have as their body: a text, or a map or list that is sent as JSON; $code, $status, $retry_after, $message, $detail, $limit and $id stand for what the denial is about"},
+		{"retry_jitter", textForm{`^[0-9]+%$`}, "how much is added to the wait of a denial by chance, 0% to 100%; 0% unless said"},
+	}}
+	headerFamilies = wordForm{"draft11", "draft6", "x-epoch", "x-delta", "none"}
+	pathsKeys      = section{name: "paths", keys: []keyDecl{
+		{"fold_case", boolForm{}, "for upstreams that take /Admin and /admin for one path; false unless said"},
+	}}
+)
+
 func (r *reader) readFile(root *node) {
-	f := r.fields(root, "a policy",
-		[]string{"version", "store", "gateway", "decisions", "metrics", "identity", "limits", "all_routes", "classes", "routes", "on_store_failure", "mode", "shadow_until", "response", "paths", "include"},
-		[]string{"envoy", "admin", "lookups"})
+	f := r.fields(root, "a policy", &policyKeys)
 	if f == nil {
 		return
 	}
@@ -91,7 +129,7 @@ func (r *reader) readTop(f fields) {
 	p := r.policy
 	p.Response.Profiles = []string{"draft11", "x-epoch"}
 	if e, ok := f["version"]; ok {
-		if v, ok := r.number(e.Value, "version", 1, 1<<31); ok && v != 1 {
+		if v, ok := r.number(e.Value, "version", numberForm{1, 1 << 31}); ok && v != 1 {
 			r.errorf(e.Value, "write version: 1", "version %d is not supported yet", v)
 		}
 	}
@@ -111,7 +149,7 @@ func (r *reader) readTop(f fields) {
 		r.readResponse(e.Value)
 	}
 	if e, ok := f["paths"]; ok {
-		if fold, ok := r.fields(e.Value, "paths", []string{"fold_case"}, nil)["fold_case"]; ok {
+		if fold, ok := r.fields(e.Value, "paths", &pathsKeys)["fold_case"]; ok {
 			p.Paths.FoldCase, _ = r.boolean(fold.Value, "fold_case")
 		}
 	}
@@ -128,7 +166,7 @@ func (r *reader) readTop(f fields) {
 }
 
 func (r *reader) readMetrics(n *node) {
-	f := r.fields(n, "metrics", []string{"listen"}, nil)
+	f := r.fields(n, "metrics", &metricsKeys)
 	m := &r.policy.Metrics
 	m.Listen = r.listen(f, "7071")
 	if m.Listen != "" && m.Listen == r.policy.Gateway.Listen && !strings.HasSuffix(m.Listen, ":0") {
@@ -141,7 +179,7 @@ func (r *reader) readMetrics(n *node) {
 }
 
 func (r *reader) readResponse(n *node) {
-	f := r.fields(n, "response", []string{"headers", "body", "retry_jitter"}, nil)
+	f := r.fields(n, "response", &responseKeys)
 	if e, ok := f["headers"]; ok {
 		r.readProfiles(e.Value)
 	}
@@ -157,7 +195,7 @@ func (r *reader) readResponse(n *node) {
 func (r *reader) readProfiles(n *node) {
 	profiles := []string{}
 	for _, item := range r.list(n, "headers") {
-		word, ok := r.word(item, "headers", "draft11", "draft6", "x-epoch", "x-delta", "none")
+		word, ok := r.word(item, "headers", headerFamilies...)
 		if ok && slices.Contains(profiles, word) {
 			r.errorf(item, "", "headers: %s is there twice", word)
 		}
@@ -174,6 +212,41 @@ func (r *reader) readProfiles(n *node) {
 	r.policy.Response.Profiles = profiles
 }
 
+//nolint:gochecknoglobals // never changed
+var (
+	identityKeys = section{
+		name: "identity",
+		keys: []keyDecl{
+			{"trusted_proxies", listForm{item: textForm{}}, "networks and addresses of the proxies that may say who their client is, and unix for a unix socket"},
+			{"client_ip_from", valueForm{}, "the one field that those proxies set: x-forwarded-for, forwarded, or a field with a single address"},
+			{"client_ip_depth", numberForm{1, 64}, "take this element of the list, from the right, whoever the peer is"},
+			{"ipv4_prefix", numberForm{8, 32}, "IPv4 clients are counted by networks of this size; 32 unless said"},
+			{"ipv6_prefix", numberForm{32, 128}, "IPv6 clients are counted by networks of this size; 64 unless said"},
+			{"attributes", attributeNames, "named values of a request, to count by"},
+			{"secret_file", valueForm{}, "a file with the secret under which keys are hashed, 16 to 4096 bytes"},
+			{"secret", wordForm{"none"}, "none says that no secret_file is wanted"},
+		},
+		later: []string{"jwt", "learn", "lookups"},
+	}
+	attributeNames = mapForm{
+		names: `^[A-Za-z0-9_-]{1,64}$`, not: []string{"ip", "method", "host", "route", "class"},
+		value: eitherForm{valueForm{}, &attributeKeys},
+	}
+	attributeKeys = section{
+		name: "attribute",
+		keys: []keyDecl{
+			{"from", valueForm{}, "the source: header.x-user-id, query.id, cookie.sid, path.provider, ip, method, host, or given by your own code"},
+			{"readable", boolForm{}, "operators may see the value; false unless said: they see a hash"},
+			{"secret", boolForm{}, "a credential, which nobody sees; false unless said"},
+			{"fold", boolForm{}, "blanks around it, case and compatible characters make no difference; false unless said"},
+			{"trusted", boolForm{}, "a header that a trusted proxy sets: missing in requests from others; false unless said"},
+			{"values", listForm{item: valueForm{}}, "the allowed values; another one counts as missing"},
+		},
+		required: []string{"from"},
+		later:    []string{"learn", "keep", "timeout"},
+	}
+)
+
 func (r *reader) readIdentity(file fields) {
 	var ip identity.ClientIP
 	places := map[string]*node{} // of ClientIP's fields
@@ -181,9 +254,7 @@ func (r *reader) readIdentity(file fields) {
 	attributes := map[string]*attributeDecl{}
 	if e, ok := file["identity"]; ok {
 		before := len(r.problems)
-		f := r.fields(e.Value, "identity",
-			[]string{"trusted_proxies", "client_ip_from", "client_ip_depth", "ipv4_prefix", "ipv6_prefix", "attributes", "secret_file", "secret"},
-			[]string{"jwt", "learn", "lookups"})
+		f := r.fields(e.Value, "identity", &identityKeys)
 		r.readSecret(f)
 		ip, places = r.readClientIP(f)
 		if len(r.problems) > before {
@@ -217,7 +288,7 @@ func (r *reader) readClientIP(f fields) (ip identity.ClientIP, places map[string
 			continue
 		}
 		places[n.field] = e.Value
-		if v, ok := r.number(e.Value, n.key, 1, 128); ok {
+		if v, ok := r.number(e.Value, n.key, numberForm{1, 128}); ok {
 			*n.to = int(v)
 		}
 	}
@@ -270,7 +341,7 @@ func (r *reader) readAttributes(n *node) ([]identity.Attribute, map[string]*attr
 func (r *reader) readAttribute(e entry, a *identity.Attribute, d *attributeDecl) {
 	what := fmt.Sprintf("attribute %q", clip(a.Name))
 	if e.Value.Kind == yamltree.Map {
-		d.fields = r.fields(e.Value, what, []string{"from", "readable", "secret", "fold", "trusted", "values"}, []string{"learn", "keep", "timeout"})
+		d.fields = r.fields(e.Value, what, &attributeKeys)
 		from, ok := d.fields["from"]
 		if !ok {
 			r.errorf(e.Key, "add from: header.x-user-id, or from: given for a value that your own code gives", "%s has no source", what)

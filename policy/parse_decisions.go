@@ -26,7 +26,28 @@ type DecisionsTLS struct {
 }
 
 // ForwardAuthProxies are the proxies that Decisions.ForwardAuth may name.
-func ForwardAuthProxies() []string { return []string{"nginx", "caddy", "haproxy", "traefik", "envoy"} }
+func ForwardAuthProxies() []string { return slices.Clone(forwardAuthProxies) }
+
+//nolint:gochecknoglobals // never changed
+var (
+	decisionsKeys = section{name: "decisions", keys: []keyDecl{
+		{"listen", listenForm, "as that of the gateway; 127.0.0.1:7080 unless said"},
+		{"socket_mode", valueForm{`^0*[0-7]{3}$`}, `who may connect to a unix:/path, as permissions of a file; "0660" unless said`},
+		{"token_file", valueForm{}, "a file with a token that callers of the JSON API send"},
+		{"tls", &decisionsTLSKeys, "callers speak TLS; with client_ca each needs a certificate"},
+		{"forward_auth", listForm{item: forwardAuthProxies, once: true}, "the proxies that may ask before they forward"},
+	}}
+	decisionsTLSKeys = section{
+		name: "decisions_tls",
+		keys: []keyDecl{
+			{"cert", valueForm{}, "a file in PEM: the certificate, with those of who signed it behind it"},
+			{"key", valueForm{}, "a file in PEM: the key of the certificate"},
+			{"client_ca", valueForm{}, "a file in PEM: who has signed the callers' certificates"},
+		},
+		required: []string{"cert", "key"},
+	}
+	forwardAuthProxies = wordForm{"nginx", "caddy", "haproxy", "traefik", "envoy"}
+)
 
 const (
 	decisionsListen = "127.0.0.1:7080"
@@ -34,7 +55,7 @@ const (
 )
 
 func (r *reader) readDecisions(n *node) {
-	f := r.fields(n, "decisions", []string{"listen", "socket_mode", "token_file", "tls", "forward_auth"}, nil)
+	f := r.fields(n, "decisions", &decisionsKeys)
 	d := &r.policy.Decisions
 	d.SocketMode = socketMode
 	d.Listen = r.listen(f, "7080")
@@ -87,7 +108,7 @@ func (r *reader) fileName(n *node, what string) (string, bool) {
 }
 
 func (r *reader) readDecisionsTLS(key, n *node) {
-	f := r.fields(n, "tls", []string{"cert", "key", "client_ca"}, nil)
+	f := r.fields(n, "tls", &decisionsTLSKeys)
 	if f == nil {
 		return
 	}
@@ -105,7 +126,7 @@ func (r *reader) readDecisionsTLS(key, n *node) {
 func (r *reader) forwardAuth(n *node) []string {
 	var proxies []string
 	for _, item := range r.list(n, "forward_auth") {
-		word, ok := r.word(item, "forward_auth", ForwardAuthProxies()...)
+		word, ok := r.word(item, "forward_auth", forwardAuthProxies...)
 		switch {
 		case !ok:
 		case slices.Contains(proxies, word):

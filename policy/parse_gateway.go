@@ -11,11 +11,59 @@ import (
 	"github.com/drossel-io/drossel/internal/yamltree"
 )
 
+//nolint:gochecknoglobals // never changed
+var (
+	gatewayKeys = section{
+		name: "gateway",
+		keys: []keyDecl{
+			{"listen", listenForm, "where clients connect: :port, host:port, a bare port, or unix:/path; :8080 unless said"},
+			{"upstream", textForm{`://`}, "where requests go: the URL of the API, with http, https, h2c or h2"},
+			{"tls", eitherForm{&keyPairKeys, listForm{item: &keyPairKeys, least: 1}}, "clients speak TLS: a certificate and its key, or a list of these"},
+			{"h2c", boolForm{}, "clients may speak HTTP/2 without TLS, beside HTTP/1.1; false unless said"},
+			{"proxy_protocol", boolForm{}, "each connection begins with its client's address, in the PROXY protocol; false unless said"},
+			{"preserve_host", boolForm{}, "the upstream gets the client's Host, and not its own; false unless said"},
+			{"cors", eitherForm{corsOrigins, &corsKeys}, "which origins' scripts may read the gateway's own answers: a list, or a map"},
+			{"max_header", headerSizes, "of a request's head; 64KiB unless said"},
+			{"max_body", bodySizes, "of a request's body; no bound unless said"},
+			{"max_connections", connectionNumbers, "of clients at once; no bound unless said"},
+			{"timeouts", &timeoutsKeys, "how long the gateway waits"},
+			{"drain", gatewayTimes, "how long requests may run on when the program is told to stop; 30s unless said"},
+		},
+		required: []string{"upstream"},
+	}
+	keyPairKeys = section{
+		name: "key_pair",
+		keys: []keyDecl{
+			{"cert", valueForm{}, "a file in PEM: the certificate, with those of who signed it behind it"},
+			{"key", valueForm{}, "a file in PEM: the key of the certificate"},
+		},
+		required: []string{"cert", "key"},
+	}
+	corsKeys = section{
+		name: "cors",
+		keys: []keyDecl{
+			{"origins", corsOrigins, `scheme, host and perhaps port, as browsers send them, or ["*"] for all`},
+			{"credentials", boolForm{}, "the script may send cookies; false unless said"},
+		},
+		required: []string{"origins"},
+	}
+	corsOrigins  = listForm{item: textForm{`^\*$|^[a-z][a-z0-9+.-]*://[^/?#]+$`}, least: 1, once: true}
+	timeoutsKeys = section{name: "timeouts", keys: []keyDecl{
+		{"head", gatewayTimes, "for the head of a client's request, and for its TLS; 10s unless said"},
+		{"idle", gatewayTimes, "for the next request on a connection; 2m unless said"},
+		{"stall", gatewayTimes, "for a body to move on, in either direction; 1m unless said"},
+		{"connect", gatewayTimes, "for a connection to the upstream; 5s unless said"},
+		{"upstream_head", gatewayTimes, "for the head of the upstream's response; 1m unless said"},
+	}}
+	headerSizes       = sizeForm{4 << 10, 1 << 20}
+	bodySizes         = sizeForm{1, 1 << 50}
+	connectionNumbers = numberForm{1, 10_000_000}
+	gatewayTimes      = durationForm{100 * time.Millisecond, 24 * time.Hour}
+	listenForm        = eitherForm{textForm{`^unix:/|(^|:)[0-9]{1,5}$`}, numberForm{0, 65535}}
+)
+
 func (r *reader) readGateway(key, n *node) {
-	f := r.fields(n, "gateway", []string{
-		"listen", "upstream", "tls", "h2c", "proxy_protocol", "preserve_host", "cors", "max_header", "max_body", "max_connections",
-		"timeouts", "drain",
-	}, nil)
+	f := r.fields(n, "gateway", &gatewayKeys)
 	g := &r.policy.Gateway
 	*g = DefaultGateway()
 	g.Listen = r.listen(f, "8080")
@@ -43,32 +91,22 @@ func (r *reader) readGateway(key, n *node) {
 	r.readBounds(f)
 }
 
-// The ranges of a gateway's bounds.
-const (
-	leastHeader    = 4 << 10
-	mostHeader     = 1 << 20
-	mostBody       = 1 << 50
-	leastTimeout   = 100 * time.Millisecond
-	mostTimeout    = 24 * time.Hour
-	mostConnection = 10_000_000
-)
-
 func (r *reader) readBounds(f fields) {
 	g := &r.policy.Gateway
 	if e, ok := f["max_header"]; ok {
-		if v, ok := r.size(e.Value, "max_header", leastHeader, mostHeader); ok {
+		if v, ok := r.size(e.Value, "max_header", headerSizes); ok {
 			g.MaxHeader = v
 		}
 	}
 	if e, ok := f["max_body"]; ok {
-		g.MaxBody, _ = r.size(e.Value, "max_body", 1, mostBody)
+		g.MaxBody, _ = r.size(e.Value, "max_body", bodySizes)
 	}
 	if e, ok := f["max_connections"]; ok {
-		n, _ := r.number(e.Value, "max_connections", 1, mostConnection)
+		n, _ := r.number(e.Value, "max_connections", connectionNumbers)
 		g.MaxConnections = int(n)
 	}
 	if e, ok := f["drain"]; ok {
-		if v, ok := r.duration(e.Value, "drain", leastTimeout, mostTimeout); ok {
+		if v, ok := r.duration(e.Value, "drain", gatewayTimes); ok {
 			g.Drain = v
 		}
 	}
@@ -77,11 +115,10 @@ func (r *reader) readBounds(f fields) {
 		return
 	}
 	t := &g.Timeouts
-	names := []string{"head", "idle", "stall", "connect", "upstream_head"}
-	values := r.fields(e.Value, "timeouts", names, nil)
-	for i, to := range []*time.Duration{&t.Head, &t.Idle, &t.Stall, &t.Connect, &t.UpstreamHead} {
-		if e, ok := values[names[i]]; ok {
-			if v, ok := r.duration(e.Value, "timeouts: "+names[i], leastTimeout, mostTimeout); ok {
+	values := r.fields(e.Value, "timeouts", &timeoutsKeys)
+	for name, to := range map[string]*time.Duration{"head": &t.Head, "idle": &t.Idle, "stall": &t.Stall, "connect": &t.Connect, "upstream_head": &t.UpstreamHead} {
+		if e, ok := values[name]; ok {
+			if v, ok := r.duration(e.Value, "timeouts: "+name, gatewayTimes); ok {
 				*to = v
 			}
 		}
@@ -93,7 +130,7 @@ func (r *reader) readCORS(n *node) *CORS {
 	c := &CORS{}
 	origins, hint := n, "write such as cors: [https://app.example]"
 	if n.Kind == yamltree.Map {
-		f := r.fields(n, "cors", []string{"origins", "credentials"}, nil)
+		f := r.fields(n, "cors", &corsKeys)
 		if e, ok := f["credentials"]; ok {
 			c.Credentials, _ = r.boolean(e.Value, "cors: credentials")
 		}
@@ -162,7 +199,7 @@ func (r *reader) readTLS(n *node) []KeyPair {
 	}
 	pairs := []KeyPair{}
 	for _, item := range items {
-		f := r.fields(item, "tls", []string{"cert", "key"}, nil)
+		f := r.fields(item, "tls", &keyPairKeys)
 		if f == nil {
 			continue
 		}

@@ -9,6 +9,52 @@ import (
 	"github.com/drossel-io/drossel/internal/yamltree"
 )
 
+// Patterns of names and of limits. They take whatever the reader takes, and some that
+// it refuses.
+const (
+	namePattern = `^[A-Za-z0-9_.-]{1,64}$`
+	rateWords   = `[0-9]+[kM]?(/[0-9]*(us|ms|s|m|h|d|w|day|week|month)|\s+in\s+flight)`
+	ratePattern = `^\s*(deny|` + rateWords + `)(\s|$)`
+)
+
+//nolint:gochecknoglobals // never changed
+var (
+	limitNames = mapForm{
+		names: namePattern, not: []string{"unlimited", "deny"},
+		value: eitherForm{textForm{ratePattern}, &limitKeys},
+	}
+	limitList = listForm{item: eitherForm{valueForm{namePattern + "|" + ratePattern}, &limitKeys}}
+	limitKeys = section{
+		name: "limit",
+		keys: []keyDecl{
+			{"rate", rateForm, "such as 100/m, 5/s burst 20, 600/m sliding_counter, 2 in flight, 1M/month calendar, deny"},
+			{"rates", ratesForm, "other rates by the value of an attribute"},
+			{"overrides", listForm{item: &overrideKeys}, "rates for single cases, which come before rates; the first that fits counts"},
+			{"candidate", &candidateKeys, "a second rate that is counted beside the limit's own, and denies nothing"},
+			{"by", valueForm{}, "the key: whose requests are counted together, such as ip, user|ip or tenant+ip; all requests together unless said"},
+			{"on_missing", missingWords, "what happens if a request has no part of the key: the address stands in, the limit does not apply, or it is denied; ip unless said"},
+			{"status", denialStatus, "of a denial; 429 unless said"},
+			{"mode", modes, "shadow counts and never denies"},
+			{"shadow_until", untilForm, "until when mode: shadow is meant: a date or a time"},
+			{"charge_on", listForm{item: responseStatus, least: 1, once: true}, "statuses of responses that are charged; every request unless said"},
+			{"was", valueForm{namePattern}, "the name that the limit had when its counts began"},
+		},
+		required: []string{"rate"},
+		later:    []string{"max_share", "lease", "penalty", "retries"},
+	}
+	candidateKeys = section{
+		name: "candidate",
+		keys: []keyDecl{
+			{"rate", rateForm, "of the candidate; what it leaves out is that of the limit"},
+		},
+		required: []string{"rate"},
+	}
+	rateForm       = textForm{ratePattern}
+	missingWords   = wordForm{"ip", "skip", "deny"}
+	denialStatus   = numberForm{400, 599}
+	responseStatus = numberForm{100, 599}
+)
+
 func (r *reader) readLimits(n *node) {
 	for _, e := range r.names(n, "limits") {
 		name := e.Key.Text
@@ -52,9 +98,7 @@ func (r *reader) readLimit(n *node, l *Limit) {
 		}
 		return
 	}
-	f := r.fields(n, what,
-		[]string{"rate", "rates", "overrides", "candidate", "by", "on_missing", "status", "mode", "shadow_until", "charge_on", "was"},
-		[]string{"max_share", "lease", "penalty", "retries"})
+	f := r.fields(n, what, &limitKeys)
 	if e, ok := f["was"]; ok {
 		r.readWas(e.Value, l, what)
 	}
@@ -98,7 +142,7 @@ func (r *reader) readWas(n *node, l *Limit, what string) {
 // readCandidate reads {rate: 3/s}: a second rate that is counted beside the limit's
 // own.
 func (r *reader) readCandidate(n *node, l *Limit, what string) {
-	f := r.fields(n, what+": candidate", []string{"rate"}, nil)
+	f := r.fields(n, what+": candidate", &candidateKeys)
 	e, ok := f["rate"]
 	if !ok {
 		if f != nil {
@@ -166,14 +210,14 @@ func (r *reader) checkStates() {
 
 func (r *reader) readLimitOptions(f fields, l *Limit, what string) {
 	if e, ok := f["on_missing"]; ok {
-		word, _ := r.word(e.Value, what+": on_missing", "ip", "skip", "deny")
+		word, _ := r.word(e.Value, what+": on_missing", missingWords...)
 		l.OnMissing = map[string]OnMissing{"skip": MissingSkip, "deny": MissingDeny}[word]
 		if !f.has("by") {
 			r.errorf(e.Key, "add by, or leave on_missing out", "%s: on_missing without by: a limit without a key misses nothing", what)
 		}
 	}
 	if e, ok := f["status"]; ok {
-		if v, ok := r.number(e.Value, what+": status", 400, 599); ok {
+		if v, ok := r.number(e.Value, what+": status", denialStatus); ok {
 			l.Status = int(v)
 		}
 	}
@@ -189,7 +233,7 @@ func (r *reader) readLimitOptions(f fields, l *Limit, what string) {
 func (r *reader) readChargeOn(e entry, l *Limit, what string) {
 	l.ChargeOn = []int{}
 	for _, item := range r.list(e.Value, what+": charge_on") {
-		v, ok := r.number(item, what+": charge_on", 100, 599)
+		v, ok := r.number(item, what+": charge_on", responseStatus)
 		if ok && slices.Contains(l.ChargeOn, int(v)) {
 			r.errorf(item, "", "%s: charge_on: %d is there twice", what, v)
 		}

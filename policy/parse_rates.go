@@ -11,6 +11,19 @@ import (
 	"github.com/drossel-io/drossel/internal/yamltree"
 )
 
+//nolint:gochecknoglobals // never changed
+var (
+	ratesForm    = mapForm{value: mapForm{value: anotherRate, least: 1}}
+	anotherRate  = textForm{`^\s*(deny|unlimited|` + rateWords + `)(\s|$)`}
+	overrideKeys = section{name: "override", keys: []keyDecl{
+		{"when", mapForm{value: conditionForm, least: 1}, "from attributes to what fits: a value, a list of values, or null for requests without the attribute; all of it must fit"},
+		{"rate", anotherRate, "of the requests that fit; unlimited means that the limit does not apply to them"},
+		{"file", valueForm{}, "a file with a value and a rate on each line"},
+		{"by", valueForm{}, "the attribute whose values the file lists"},
+	}}
+	conditionForm = eitherForm{valueForm{}, listForm{item: valueForm{}, least: 1, once: true}, nullForm{}}
+)
+
 // A rateReader reads the rates of one limit beside its own.
 type rateReader struct {
 	*reader
@@ -186,7 +199,7 @@ func (r *rateReader) readRate(at *node, rate *Rate, what, text string) bool {
 func (r *rateReader) readOverrides(n *node) {
 	for _, item := range r.list(n, r.what+": overrides") {
 		what := r.what + ": override"
-		f := r.fields(item, what, []string{"when", "rate", "file", "by"}, nil)
+		f := r.fields(item, what, &overrideKeys)
 		if f == nil {
 			continue
 		}

@@ -47,6 +47,40 @@ type classDecl struct {
 	at   *node
 }
 
+//nolint:gochecknoglobals // never changed
+var (
+	classNames = mapForm{
+		names: namePattern, not: []string{"unlimited", "deny", classUnmatched, classPreflight},
+		value: &classKeys,
+	}
+	classKeys = section{
+		name: "class",
+		keys: []keyDecl{
+			{"limits", limitList, "names of limits, and limits in place"},
+			{"on_store_failure", failureModes, "comes before that of the file"},
+			{"cost", costsForm, "how many units a request takes of its limits, or a map from limits to these; 1 unless said"},
+			{"mode", modes, "comes before that of the file"},
+			{"shadow_until", untilForm, "until when mode: shadow is meant: a date or a time"},
+		},
+		later: []string{"retries", "priority"},
+	}
+	routePatterns = mapForm{names: "/", value: eitherForm{valueForm{namePattern}, &routeKeys}}
+	routeKeys     = section{
+		name: "route",
+		keys: []keyDecl{
+			{"class", valueForm{namePattern}, "whose limits and settings the route has"},
+			{"limits", limitList, "names of limits, and limits in place, beside those of the class"},
+			{"cost", costsForm, "how many units a request takes of its limits, or a map from limits to these; comes before that of the class"},
+			{"on_store_failure", failureModes, "comes before that of the class"},
+			{"mode", modes, "comes before that of the class"},
+			{"shadow_until", untilForm, "until when mode: shadow is meant: a date or a time"},
+		},
+		later: []string{"retries", "priority", "upstream", "timeout"},
+	}
+	costsForm = eitherForm{costForm, mapForm{value: costForm}}
+	costForm  = numberForm{0, drossel.MaxQuota}
+)
+
 func (r *reader) readAllRoutes(n *node) {
 	r.policy.AllRoutes = r.readLimitList(n, "all_routes", "all_routes")
 	for _, l := range r.policy.AllRoutes {
@@ -66,7 +100,7 @@ func (r *reader) readClasses(n *node) {
 		if e.Value.Kind == yamltree.List {
 			r.errorf(e.Value, limitsHint(e.Value), "%s must be a map, not a list", what)
 		} else {
-			f = r.fields(e.Value, what, []string{"limits", "on_store_failure", "cost", "mode", "shadow_until"}, []string{"retries", "priority"})
+			f = r.fields(e.Value, what, &classKeys)
 		}
 		c := &classDecl{Class: &Class{Name: name, File: e.Key.File, Line: e.Key.Line, Column: e.Key.Column}, at: e.Key}
 		if l, ok := f["limits"]; ok {
@@ -116,14 +150,14 @@ func (r *reader) readSetting(f fields, what string) (s setting) {
 
 func (r *reader) readCosts(n *node) (c costs) {
 	if n.Kind != yamltree.Map {
-		if v, ok := r.number(n, "cost", 0, drossel.MaxQuota); ok {
+		if v, ok := r.number(n, "cost", costForm); ok {
 			c.all = &cost{v, n}
 		}
 		return c
 	}
 	c.byLimit = map[string]cost{}
 	for _, e := range r.names(n, "cost") {
-		if v, ok := r.number(e.Value, "cost of "+clip(e.Key.Text), 0, drossel.MaxQuota); ok {
+		if v, ok := r.number(e.Value, "cost of "+clip(e.Key.Text), costForm); ok {
 			c.byLimit[e.Key.Text] = cost{v, e.Value}
 		} else {
 			c.byLimit[e.Key.Text] = cost{-1, e.Key} // named, but wrong
@@ -194,7 +228,7 @@ func (r *reader) readRoute(e entry, route *Route) {
 	case yamltree.Null, yamltree.List:
 		r.errorf(e.Value, limitsHint(e.Value), "%s must be a class, unlimited, deny or a map, not %v", what, e.Value.Kind)
 	case yamltree.Map:
-		f := r.fields(e.Value, what, []string{"class", "limits", "cost", "on_store_failure", "mode", "shadow_until"}, []string{"retries", "priority", "upstream", "timeout"})
+		f := r.fields(e.Value, what, &routeKeys)
 		if c, ok := f["class"]; ok {
 			if text, ok := r.text(c.Value, what+": class"); ok {
 				class = r.class(c.Value, what, text)

@@ -49,14 +49,10 @@ const (
 
 // The defaults of a store, and the bounds of what the file may say.
 const (
-	storeMemory      = "memory"
-	storePrefix      = "drossel"
-	storeDeadline    = 20 * time.Millisecond
-	minStoreDeadline = time.Millisecond
-	maxStoreDeadline = time.Second
-	leastMaxMemory   = 1 << 20
-	maxInstances     = 10_000
-	maxPassword      = 4096
+	storeMemory   = "memory"
+	storePrefix   = "drossel"
+	storeDeadline = 20 * time.Millisecond
+	maxPassword   = 4096
 )
 
 // OnRedis reports whether counts are kept on Redis.
@@ -106,10 +102,31 @@ func parseRedis(text string) (u *url.URL, hosts string, err error) {
 // defaultStore is what a file has that does not name a store.
 func defaultStore() Store { return Store{URL: storeMemory, MaxMemory: DefaultMaxMemory} }
 
+//nolint:gochecknoglobals // never changed
+var (
+	storeKeys = section{name: "store", keys: []keyDecl{
+		{"url", storeURL, "memory, or the URL of a Redis; memory unless said"},
+		{"max_memory", memorySizes, "of all keys in memory; on Redis, of those decided locally; 256MiB unless said"},
+		{"deadline", storeDeadlines, "how long Redis may take for a decision; 20ms unless said"},
+		{"password_file", valueForm{}, "holds the password of Redis; it is read again for each connection"},
+		{"tls", &storeTLSKeys, "of a rediss:// URL; what the system trusts unless said"},
+		{"prefix", valueForm{`^[A-Za-z0-9_.:-]{1,64}$`}, "of all keys in Redis; drossel unless said"},
+		{"instances", eitherForm{wordForm{"auto"}, instanceNumbers}, "processes that share the limits; auto counts those that use the prefix"},
+	}}
+	storeTLSKeys = section{name: "store_tls", keys: []keyDecl{
+		{"ca", valueForm{}, "a file in PEM: who has signed the server's certificate"},
+		{"cert", valueForm{}, "a file in PEM: the certificate of this client"},
+		{"key", valueForm{}, "a file in PEM: the key of the certificate"},
+		{"server_name", valueForm{}, "what the server's certificate is for; the URL's host unless said"},
+	}}
+	storeURL        = textForm{`^memory$|://`}
+	storeDeadlines  = durationForm{time.Millisecond, time.Second}
+	memorySizes     = sizeForm{1 << 20, math.MaxInt64}
+	instanceNumbers = numberForm{1, 10_000}
+)
+
 // redisKeys are the keys of the section that memory does not have.
-func redisKeys() []string {
-	return []string{"deadline", "password_file", "tls", "prefix", "instances"}
-}
+func redisKeys() []string { return storeKeys.names()[2:] }
 
 func (r *reader) readStore(n *node) {
 	s := &r.policy.Store
@@ -119,7 +136,7 @@ func (r *reader) readStore(n *node) {
 		r.redisDefaults()
 		return
 	}
-	f := r.fields(n, "store", append([]string{"url", "max_memory"}, redisKeys()...), nil)
+	f := r.fields(n, "store", &storeKeys)
 	e, ok := f["url"]
 	switch {
 	case ok && !r.readStoreURL(e.Value, "url"):
@@ -242,7 +259,7 @@ func digits(s string) bool {
 func (r *reader) readRedis(f fields) {
 	s := &r.policy.Store
 	if e, ok := f["deadline"]; ok {
-		if d, ok := r.duration(e.Value, "deadline", minStoreDeadline, maxStoreDeadline); ok {
+		if d, ok := r.duration(e.Value, "deadline", storeDeadlines); ok {
 			s.Deadline = d
 		}
 	}
@@ -292,14 +309,14 @@ func (r *reader) readInstances(n *node) {
 		r.errorf(n, "write auto, or such as 4", "instances must be auto or a number")
 		return
 	}
-	if v, ok := r.number(n, "instances", 1, maxInstances); ok {
+	if v, ok := r.number(n, "instances", instanceNumbers); ok {
 		r.policy.Store.Instances = int(v)
 	}
 }
 
 func (r *reader) readStoreTLS(e entry) {
 	s := &r.policy.Store
-	f := r.fields(e.Value, "tls", []string{"ca", "cert", "key", "server_name"}, nil)
+	f := r.fields(e.Value, "tls", &storeTLSKeys)
 	if f == nil {
 		return
 	}
@@ -321,7 +338,7 @@ func (r *reader) readStoreTLS(e entry) {
 
 func (r *reader) readMaxMemory(f fields) {
 	if e, ok := f["max_memory"]; ok {
-		if v, ok := r.size(e.Value, "max_memory", leastMaxMemory, math.MaxInt64); ok {
+		if v, ok := r.size(e.Value, "max_memory", memorySizes); ok {
 			r.policy.Store.MaxMemory = v
 		}
 	}

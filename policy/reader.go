@@ -106,9 +106,9 @@ type fields map[string]entry
 // has reports whether the key is there; its value may still be wrong.
 func (f fields) has(key string) bool { _, ok := f[key]; return ok }
 
-// fields reads a map whose keys are known. later are keys of what is not built
-// yet; what names the map in messages.
-func (r *reader) fields(n *node, what string, known, later []string) fields {
+// fields reads a map whose keys are those of the section; what names the map in
+// messages.
+func (r *reader) fields(n *node, what string, s *section) fields {
 	if n.Kind != yamltree.Map {
 		r.wrongType(n, what, yamltree.Map)
 		return nil
@@ -120,10 +120,10 @@ func (r *reader) fields(n *node, what string, known, later []string) fields {
 		case e.Key.Kind == yamltree.Bad:
 		case e.Key.Kind != yamltree.Text:
 			r.errorf(e.Key, "", "a key must be a text, not %v", e.Key.Kind)
-		case slices.Contains(later, key):
+		case slices.Contains(s.later, key):
 			r.errorf(e.Key, "", "key %q is not supported yet", key)
-		case !slices.Contains(known, key):
-			r.errorf(e.Key, fieldHint(key, known, later), "unknown key %q", clip(key))
+		case !s.has(key):
+			r.errorf(e.Key, fieldHint(key, s.names(), s.later), "unknown key %q", clip(key))
 		case repeated:
 			r.errorf(e.Key, fmt.Sprintf("the first is in line %d", first.Key.Line), "key %q is repeated", key)
 		default:
@@ -187,7 +187,7 @@ func (r *reader) word(n *node, what string, words ...string) (string, bool) {
 }
 
 // number reads a whole number in a range.
-func (r *reader) number(n *node, what string, least, most int64) (int64, bool) {
+func (r *reader) number(n *node, what string, in numberForm) (int64, bool) {
 	if n.Kind == yamltree.Bad {
 		return 0, false
 	}
@@ -204,8 +204,8 @@ func (r *reader) number(n *node, what string, least, most int64) (int64, bool) {
 	case errors.Is(err, strconv.ErrSyntax):
 		r.errorf(n, "", "%s must be a whole number, not %q", what, clip(n.Text))
 		return 0, false
-	case err != nil || v < least || v > most:
-		r.errorf(n, "", "%s must be %d to %d, not %s", what, least, most, clip(n.Text))
+	case err != nil || v < in.least || v > in.most:
+		r.errorf(n, "", "%s must be %d to %d, not %s", what, in.least, in.most, clip(n.Text))
 		return 0, false
 	}
 	return v, true
@@ -255,8 +255,17 @@ func (r *reader) list(n *node, what string) []*node {
 	return n.Items
 }
 
+// The words of what several sections have, and the form of a date or a time.
+//
+//nolint:gochecknoglobals // never changed
+var (
+	failureModes = wordForm{"open", "closed", "local"}
+	modes        = wordForm{"enforce", "shadow"}
+	untilForm    = textForm{`^[0-9]{4}-[0-9]{2}-[0-9]{2}`}
+)
+
 func (r *reader) failureMode(n *node) (drossel.FailureMode, bool) {
-	word, ok := r.word(n, "on_store_failure", "open", "closed", "local")
+	word, ok := r.word(n, "on_store_failure", failureModes...)
 	switch word {
 	case "open":
 		return drossel.Open, ok
@@ -268,7 +277,7 @@ func (r *reader) failureMode(n *node) (drossel.FailureMode, bool) {
 }
 
 func (r *reader) shadow(n *node) (shadow, ok bool) {
-	word, ok := r.word(n, "mode", "enforce", "shadow")
+	word, ok := r.word(n, "mode", modes...)
 	return word == "shadow", ok
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // duration reads a duration in a range.
-func (r *reader) duration(n *node, what string, least, most time.Duration) (time.Duration, bool) {
+func (r *reader) duration(n *node, what string, in durationForm) (time.Duration, bool) {
 	text, ok := r.text(n, what)
 	if !ok {
 		return 0, false
@@ -21,15 +21,15 @@ func (r *reader) duration(n *node, what string, least, most time.Duration) (time
 	case err != nil:
 		r.errorf(n, "a duration is a number and one of ms s m h d w", "%s: %s is not a duration", what, quote(text))
 		return 0, false
-	case d < least || d > most:
-		r.errorf(n, "", "%s must be %s to %s, not %s", what, writeDuration(least), writeDuration(most), clip(text))
+	case d < in.least || d > in.most:
+		r.errorf(n, "", "%s must be %s to %s, not %s", what, writeDuration(in.least), writeDuration(in.most), clip(text))
 		return 0, false
 	}
 	return d, true
 }
 
 // size reads a number of bytes, such as 256MiB, in a range.
-func (r *reader) size(n *node, what string, least, most int64) (int64, bool) {
+func (r *reader) size(n *node, what string, in sizeForm) (int64, bool) {
 	text, ok := r.text(n, what)
 	if !ok {
 		return 0, false
@@ -43,11 +43,11 @@ func (r *reader) size(n *node, what string, least, most int64) (int64, bool) {
 	case unit < 0 || err != nil || v < 0 || v > math.MaxInt64/factors[unit]:
 		r.errorf(n, "write such as 256MiB; units are B, kB, MB, GB, KiB, MiB, GiB", "%s: %s is not a size", what, quote(text))
 		return 0, false
-	case v*factors[unit] < least && most == math.MaxInt64:
-		r.errorf(n, "", "%s must be at least %s, not %s", what, writeSize(least), clip(text))
+	case v*factors[unit] < in.least && in.most == math.MaxInt64:
+		r.errorf(n, "", "%s must be at least %s, not %s", what, writeSize(in.least), clip(text))
 		return 0, false
-	case v*factors[unit] < least || v*factors[unit] > most:
-		r.errorf(n, "", "%s must be %s to %s, not %s", what, writeSize(least), writeSize(most), clip(text))
+	case v*factors[unit] < in.least || v*factors[unit] > in.most:
+		r.errorf(n, "", "%s must be %s to %s, not %s", what, writeSize(in.least), writeSize(in.most), clip(text))
 		return 0, false
 	}
 	return v * factors[unit], true
