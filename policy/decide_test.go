@@ -3,6 +3,7 @@ package policy_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -419,6 +420,112 @@ routes:
 		}
 		if passed != want {
 			t.Errorf("%s: %d of 20 passed, want %d", path, passed, want)
+		}
+	}
+}
+
+// A reading is decided in its own terms, and of what two readings have the stricter
+// counts.
+func TestReadingsOfAPath(t *testing.T) {
+	var many, list strings.Builder
+	for i := range 16 {
+		fmt.Fprintf(&many, "  l%d: 100/h by ip\n", i)
+		fmt.Fprintf(&list, "l%d, ", i)
+	}
+	full := "limits:\n" + many.String() + "routes:\n  /: {limits: [" + list.String() + "]}\n"
+	for name, c := range map[string]struct {
+		file  string
+		paths []string // asked in turn, four times each
+		want  int      // pass
+	}{
+		"a wildcard, and no route otherwise": {"routes:\n  /t/{tenant}/: {limits: [3/h by path.tenant]}\n", []string{"/t/acme/../.."}, 3},
+		"a wildcard of all routes":           {"all_routes: [3/h by path.tenant|ip]\nroutes:\n  /t/{tenant}/: {limits: [99/h by ip]}\n", []string{"/elsewhere"}, 3},
+		"a route that denies behind many":    {full + "  /admin/: deny\n", []string{"/admin/.."}, 0},
+		"more limits than a batch holds":     {full + "  /admin/: {limits: [1/h by ip]}\n", []string{"/admin/.."}, 0},
+		"limits in shadow make room":         {"mode: shadow\n" + full + "  /admin/: {limits: [3/h by ip], mode: enforce}\n", []string{"/admin/.."}, 3},
+		"one of them is in shadow": {
+			"limits: {a: 3/h by ip}\nroutes:\n  /: {limits: [a], mode: shadow}\n  /admin/: {limits: [a]}\n",
+			[]string{"/admin/.."},
+			3,
+		},
+		"the first is enforced": {
+			"limits: {a: 3/h by ip}\nroutes:\n  /: {limits: [a]}\n  /admin/: {limits: [a], mode: shadow}\n",
+			[]string{"/admin/.."},
+			3,
+		},
+		"one of them costs more": {
+			"limits: {a: 6/h by ip}\nroutes:\n  /: {limits: [a], cost: 0}\n  /admin/: {limits: [a], cost: 2}\n",
+			[]string{"/admin/.."},
+			3,
+		},
+		"the other costs more": {
+			"limits: {a: 6/h by ip}\nroutes:\n  /: {limits: [a], cost: 2}\n  /admin/: {limits: [a]}\n",
+			[]string{"/admin/.."},
+			3,
+		},
+		"a key of the other's wildcard": {
+			"limits: {a: {rate: 3/h, by: path.x, on_missing: skip}}\nroutes:\n  /: {limits: [99/h by ip]}\n  /admin/{x}/: {limits: [a]}\n",
+			[]string{"/admin/k/../.."},
+			3,
+		},
+		"the same wildcard with other values": {
+			"routes:\n  /x/{t}/: {limits: [99/h by path.t]}\n  /admin/{t}/: {limits: [3/h by path.t]}\n",
+			[]string{"/admin/k/../../x/1", "/admin/k/../../x/2"},
+			3,
+		},
+		"the same route with other values": {
+			"routes:\n  /x/{t}/: {limits: [3/h by path.t]}\n",
+			[]string{"/x/k/../../x/1", "/x/k/../../x/2"},
+			3,
+		},
+		"a rate by class": {
+			"limits: {a: {rate: 99/h, by: ip, rates: {class: {strict: 3/h}}}}\n" +
+				"classes: {lax: {limits: [a]}, strict: {limits: [a]}}\nroutes:\n  /: lax\n  /admin/: strict\n",
+			[]string{"/admin/.."},
+			3,
+		},
+	} {
+		lim := load(t, c.file, nil)
+		passed := 0
+		for range 4 {
+			for _, path := range c.paths {
+				req := identity.Request{Method: "GET", Path: path, Peer: "192.0.2.1:1"}
+				explained := lim.Explain(t.Context(), &req)
+				d := lim.Decide(t.Context(), &req)
+				if d.Allowed {
+					passed++
+				}
+				if d.Err != nil || explained.Decision.Allowed != d.Allowed {
+					t.Errorf("%s: %s: error %v, and explained is %v", name, path, d.Err, explained.Decision.Allowed)
+				}
+				took := 0
+				for _, check := range explained.Checks {
+					if check.Index >= 0 {
+						took++
+					}
+				}
+				if took != len(explained.Decision.Limits) {
+					t.Errorf("%s: %s: %d of %d checks are explained", name, path, took, len(explained.Decision.Limits))
+				}
+			}
+		}
+		if passed != c.want {
+			t.Errorf("%s: %d passed, want %d", name, passed, c.want)
+		}
+	}
+}
+
+// While the store is down the strictest reading says what happens.
+func TestReadingsWithoutAStore(t *testing.T) {
+	lim := load(t, `
+routes:
+  /: {limits: [9/h by ip], on_store_failure: open}
+  /admin/: {limits: [8/h by ip], on_store_failure: closed}
+`, &policy.Options{Store: &brokenStore{}})
+	for path, want := range map[string]bool{"/": true, "/admin/..": false, "/x/../admin/": false} {
+		req := identity.Request{Method: "GET", Path: path, Peer: "192.0.2.1:1"}
+		if got := lim.Decide(t.Context(), &req).Allowed; got != want {
+			t.Errorf("%s is allowed: %v, want %v", path, got, want)
 		}
 	}
 }

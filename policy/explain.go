@@ -53,17 +53,22 @@ type ExplainedCheck struct {
 func (l *Limiter) Explain(ctx context.Context, req *identity.Request) *Explanation {
 	p, path := l.policy.find(req)
 	x := &Explanation{
-		Decision:  l.decide(ctx, req, p, path, true),
-		Method:    strings.ToUpper(req.Method),
-		Host:      req.Hostname(),
-		Path:      path,
-		OnFailure: p.onFailure.String(),
+		Decision: l.decide(ctx, req, p, path, true),
+		Method:   strings.ToUpper(req.Method),
+		Host:     req.Hostname(),
+		Path:     path,
 	}
+	x.OnFailure = x.Decision.plan.onFailure.String()
 	x.Less = l.policy.lessSpecific(p.route, x)
-	x.Identity = l.explainIdentity(req, p)
-	for _, c := range p.checks {
-		x.Checks = append(x.Checks, l.explainCheck(x.Decision, c, req))
+	l.explainPlan(x, req, p)
+	for _, o := range l.policy.otherReadings(req, p, path) {
+		o.plan.setParams(req, o.path)
+		l.explainPlan(x, req, o.plan)
 	}
+	if slices.Contains(x.Decision.Limits, l.policy.crowded) {
+		x.Checks = append(x.Checks, ExplainedCheck{Limit: l.policy.crowded, Key: "-", Cost: 1, From: "route"})
+	}
+	p.setParams(req, path)
 	if p.route != nil {
 		x.Path = l.showPath(&p.route.pattern, path)
 	}
@@ -106,11 +111,42 @@ func (l *Limiter) readablePath(name string) bool {
 	})
 }
 
-func (l *Limiter) explainCheck(d *Decision, c RouteCheck, req *identity.Request) ExplainedCheck {
-	e := ExplainedCheck{Limit: c.Limit, Cost: c.Cost, From: c.From, Key: "-"}
-	e.Index = slices.Index(d.Limits, c.Limit)
+// explainPlan shows the checks of one reading of the request, but for those that
+// another reading has shown.
+func (l *Limiter) explainPlan(x *Explanation, req *identity.Request, p *plan) {
+	x.Identity = l.explainIdentity(req, p, x.Identity)
+	shown := len(x.Checks) // by other readings
+	for _, c := range p.checks {
+		before := x.Checks[:shown]
+		at := slices.IndexFunc(x.Decision.Limits, func(o *Limit) bool { return o.Name == c.Limit.Name })
+		if slices.ContainsFunc(before, func(e ExplainedCheck) bool { return e.Limit.Name == c.Limit.Name }) {
+			if at = x.unshown(c.Limit.Name); at < 0 {
+				continue
+			}
+		}
+		x.Checks = append(x.Checks, l.explainCheck(x.Decision, c, req, p, at))
+	}
+}
+
+// unshown returns the index of a check of the limit that is not among x.Checks, or -1.
+func (x *Explanation) unshown(limit string) int {
+	for i, l := range x.Decision.Limits {
+		if l.Name == limit && !slices.ContainsFunc(x.Checks, func(e ExplainedCheck) bool { return e.Index == i }) {
+			return i
+		}
+	}
+	return -1
+}
+
+// explainCheck shows a check of the plan p, which is the one of that index in d; -1 if
+// it took no part.
+func (l *Limiter) explainCheck(d *Decision, c RouteCheck, req *identity.Request, p *plan, index int) ExplainedCheck {
+	e := ExplainedCheck{Limit: c.Limit, Cost: c.Cost, From: c.From, Key: "-", Index: index}
+	if index >= 0 { // another reading may be stricter
+		e.Limit, e.Cost = d.Limits[index], d.Batch.Checks[index].Cost
+	}
 	if c.Limit.CandidateOf == "" {
-		if e.Rate = c.Limit.rate(d.plan, req); e.Rate != nil {
+		if e.Rate = c.Limit.rate(p, req); e.Rate != nil {
 			e.RateFor = l.rateFor(e.Rate)
 		}
 	}
@@ -144,13 +180,15 @@ func (l *Limiter) rateFor(r *Rate) string {
 	return fmt.Sprintf("%s in %s:%d", r.by.Attribute, r.by.File, r.Line)
 }
 
-// explainIdentity shows the address and every attribute that a key of the route
-// reads.
-func (l *Limiter) explainIdentity(req *identity.Request, p *plan) []Explained {
-	ip, _ := p.value(req, &l.ip[0])
-	list := []Explained{{
-		Name: "ip", Value: ip, Missing: ip == "", Verified: ip != "", From: l.policy.Identity.Explain(req),
-	}}
+// explainIdentity adds the address and every attribute that a key of the plan reads
+// to a list.
+func (l *Limiter) explainIdentity(req *identity.Request, p *plan, list []Explained) []Explained {
+	if len(list) == 0 {
+		ip, _ := p.value(req, &l.ip[0])
+		list = append(list, Explained{
+			Name: "ip", Value: ip, Missing: ip == "", Verified: ip != "", From: l.policy.Identity.Explain(req),
+		})
+	}
 	see := func(a keyAttribute) {
 		if slices.ContainsFunc(list, func(e Explained) bool { return e.Name == a.name }) {
 			return

@@ -131,51 +131,14 @@ func (l *Limiter) decided(d *Decision) {
 	}
 }
 
-// find returns the plan of a request and its path in normal form. Where the path
-// can be read in several ways that are different routes, the request must fit the
-// limits of all of them: nobody knows which one the upstream will serve.
+// find returns the plan of a request and its path in normal form.
 func (p *Policy) find(req *identity.Request) (pl *plan, path string) {
 	if isPreflight(req) {
 		return p.Preflight.plan, req.Path
 	}
 	route, path := p.routes.find(req)
-	pl = p.planOf(route)
-	for _, other := range p.routes.others(req, route) {
-		pl = p.both(pl, p.planOf(other))
-	}
-	return pl, path
+	return p.planOf(route), path
 }
-
-// maxJoinedPlans is how many plans of two routes are kept.
-const maxJoinedPlans = 1000
-
-// both returns the plan of a with the checks of b that it does not have, as far as
-// a batch holds them. It is made once for each pair, if they are not too many: which
-// pairs there are is the clients' choice.
-func (p *Policy) both(a, b *plan) *plan {
-	if joined, ok := p.joined.Load([2]*plan{a, b}); ok {
-		return joined.(*plan) //nolint:errcheck,forcetypeassert // nothing else is stored
-	}
-	r := Route{Class: a.class, OnFailure: a.onFailure}
-	if a.route != nil {
-		r = *a.route
-	}
-	r.Checks = slices.DeleteFunc(slices.Clone(a.checks), isCandidate) // the new plan has them again
-	for _, c := range slices.DeleteFunc(slices.Clone(b.checks), isCandidate) {
-		has := slices.ContainsFunc(r.Checks, func(o RouteCheck) bool { return o.Limit.Name == c.Limit.Name })
-		if !has && len(r.Checks) < drossel.MaxChecks {
-			r.Checks = append(r.Checks, c)
-		}
-	}
-	joined := newPlan(p, &r)
-	joined.route = a.route
-	if p.joinedCount.Add(1) <= maxJoinedPlans {
-		p.joined.Store([2]*plan{a, b}, joined)
-	}
-	return joined
-}
-
-func isCandidate(c RouteCheck) bool { return c.Limit.CandidateOf != "" }
 
 // isPreflight reports whether req is a CORS preflight. Other OPTIONS requests are
 // ordinary ones, or OPTIONS would be a way around every limit.
@@ -192,7 +155,7 @@ func (p *Policy) planOf(r *Route) *plan {
 }
 
 func (l *Limiter) decide(ctx context.Context, req *identity.Request, p *plan, path string, peek bool) *Decision {
-	d, denies := l.prepare(req, p, path, peek)
+	d, denies := l.prepareAll(req, p, path, peek)
 	l.conclude(ctx, d, denies)
 	return d
 }
@@ -207,10 +170,7 @@ func (l *Limiter) prepare(req *identity.Request, p *plan, path string, peek bool
 	if p.settles {
 		d.Batch.ID = drossel.NewID()
 	}
-	req.Params = nil
-	if p.params {
-		req.Params = p.route.pattern.params(path)
-	}
+	p.setParams(req, path)
 	d.Client = l.policy.Identity.Client(req)
 	if len(p.template) > 0 {
 		denies = l.fill(d, req)

@@ -430,18 +430,6 @@ func (m *matcher) at(req *identity.Request, path string) *Route {
 	return m.any.find(rest, method)
 }
 
-// others returns the routes that a request has as well where its path can be read
-// in other ways than the normal form: with dot segments or escaped slashes in it,
-// one server takes /a/../b for /b and another serves it below /a.
-func (m *matcher) others(req *identity.Request, first *Route) (rs []*Route) {
-	for _, path := range otherReadings(req.Path) {
-		if r := m.at(req, m.folded(path)); r != first && !slices.Contains(rs, r) {
-			rs = append(rs, r)
-		}
-	}
-	return rs
-}
-
 // find goes down the tree, the more specific first. Among routes that do not
 // conflict the first that matches is then the most specific. It visits no branch
 // twice, so a path takes no more steps than the tree has branches.

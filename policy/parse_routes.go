@@ -482,6 +482,7 @@ func (r *reader) finish() {
 	for _, route := range append(slices.Clone(p.Routes), p.Unmatched, p.Preflight) {
 		route.plan = newPlan(p, route)
 	}
+	p.crowded = crowdedLimit()
 	p.prepareQuestions()
 	p.routes = newMatcher(p.Routes, p.Paths.FoldCase)
 	r.warn()

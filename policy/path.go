@@ -21,7 +21,7 @@ func cleanPath(path string) string {
 // like others; without slashes, an escaped slash is a part of its segment.
 func readPath(path string, dots, slashes bool) string {
 	if !slashes {
-		path = strings.NewReplacer("%2f", "%252F", "%2F", "%252F").Replace(path) // decoded once it is %2F
+		path = strings.NewReplacer("%2f", "%252f", "%2F", "%252f").Replace(path) // decoded once it is %2f
 	}
 	path = decode(path)
 	segments := make([]string, 0, strings.Count(path, "/")+1)

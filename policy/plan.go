@@ -87,6 +87,14 @@ func (p *plan) add(c RouteCheck, of int) (at int) {
 	return at
 }
 
+// setParams gives the request the wildcards of the route, if something reads them.
+func (p *plan) setParams(req *identity.Request, path string) {
+	req.Params = nil
+	if p.params && p.route != nil { // a limit of all_routes has requests without a route too
+		req.Params = p.route.pattern.params(path)
+	}
+}
+
 // maxSubsets is the most checks of a plan that keeps its subsets.
 const maxSubsets = 6
 

@@ -2,8 +2,6 @@ package policy
 
 import (
 	"math/bits"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/drossel-io/drossel"
@@ -35,10 +33,8 @@ type Policy struct {
 	ShadowUntil time.Time           // Shadow is meant until then; zero if nothing is said
 	Variables   []*Variable         // the values that hold something from the environment
 
-	routes *matcher
-	joined sync.Map // [2]*plan → *plan, see both
-
-	joinedCount atomic.Int64
+	routes  *matcher
+	crowded *Limit // denies what has more limits than a batch holds
 }
 
 // Metrics is the file's metrics section; the zero Metrics if there is none.

@@ -86,7 +86,7 @@ func (l *Limiter) DecideAll(ctx context.Context, q Questions) (*Joint, error) {
 func (l *Limiter) part(q *Question, peek bool) *Decision {
 	if q.Limit == nil {
 		p, path := l.policy.find(q.Request)
-		d, _ := l.prepare(q.Request, p, path, peek)
+		d, _ := l.prepareAll(q.Request, p, path, peek)
 		return d
 	}
 	d, _ := l.prepare(q.Request, q.Limit.alone, q.Request.Path, peek)
@@ -149,9 +149,7 @@ func (j *Joint) gather(parts []*Decision) error {
 // add adds a check, or its cost to the check of the same budget and key, and returns
 // its index. What is in shadow adds nothing to what is enforced: it must not deny.
 func (d *Decision) add(c *drossel.Check, l *Limit) int {
-	i := slices.IndexFunc(d.Batch.Checks, func(o drossel.Check) bool {
-		return o.Key == c.Key && o.Budget.StateID() == c.Budget.StateID()
-	})
+	i := d.like(c)
 	if i < 0 {
 		d.Batch.Checks = append(d.Batch.Checks, *c)
 		d.Limits = append(d.Limits, l)
@@ -168,6 +166,13 @@ func (d *Decision) add(c *drossel.Check, l *Limit) int {
 		}
 	}
 	return i
+}
+
+// like returns the index of the check of the same budget and key, or -1.
+func (d *Decision) like(c *drossel.Check) int {
+	return slices.IndexFunc(d.Batch.Checks, func(o drossel.Check) bool {
+		return o.Key == c.Key && o.Budget.StateID() == c.Budget.StateID()
+	})
 }
 
 // onlyDenying leaves the checks out of the parts that denyAll leaves out.

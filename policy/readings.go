@@ -1,0 +1,105 @@
+package policy
+
+import (
+	"slices"
+
+	"github.com/drossel-io/drossel"
+	"github.com/drossel-io/drossel/identity"
+)
+
+// A reading is a route that a request has if its path is read in one of several ways.
+type reading struct {
+	plan *plan
+	path string // in normal form, but for what is read differently
+}
+
+// otherReadings returns what a request is as well where its path can be read in other
+// ways than the normal form, which has the plan first: with dot segments or escaped slashes
+// in it, one server takes /a/../b for /b and another serves it below /a. Nobody knows
+// which of them the upstream is. Nearly every request has none.
+func (p *Policy) otherReadings(req *identity.Request, first *plan, normal string) (others []reading) {
+	if first == p.Preflight.plan {
+		return nil
+	}
+	for _, path := range otherReadings(req.Path) {
+		path = p.routes.folded(path)
+		pl := p.planOf(p.routes.at(req, path))
+		same := func(r reading) bool { return r.plan == pl && (r.path == path || !pl.params) }
+		if !same(reading{first, normal}) && !slices.ContainsFunc(others, same) {
+			others = append(others, reading{pl, path})
+		}
+	}
+	return others
+}
+
+// prepareAll is prepare for all readings of a request: it must fit the limits of each.
+func (l *Limiter) prepareAll(req *identity.Request, p *plan, path string, peek bool) (d *Decision, denies bool) {
+	d, denies = l.prepare(req, p, path, peek)
+	others := l.policy.otherReadings(req, p, path)
+	if len(others) == 0 {
+		return d, denies
+	}
+	parts := []*Decision{d}
+	for _, o := range others {
+		part, denied := l.prepare(req, o.plan, o.path, peek)
+		parts, denies = append(parts, part), denies || denied
+	}
+	p.setParams(req, path)
+	d = join(parts)
+	for _, part := range parts {
+		for i := range part.Batch.Checks {
+			d.fit(&part.Batch.Checks[i], part.Limits[i])
+		}
+	}
+	if len(d.Batch.Checks) > drossel.MaxChecks {
+		denies = d.fitInBatch(l.policy.crowded)
+	}
+	return d, denies
+}
+
+// fit adds a check of another reading of the same request: where there is one of the
+// same budget and key, the stricter of the two is kept.
+func (d *Decision) fit(c *drossel.Check, l *Limit) {
+	i := d.like(c)
+	if i < 0 {
+		d.Batch.Checks, d.Limits = append(d.Batch.Checks, *c), append(d.Limits, l)
+		return
+	}
+	switch o := &d.Batch.Checks[i]; {
+	case o.Shadow != c.Shadow:
+		if o.Shadow {
+			*o, d.Limits[i] = *c, l
+		}
+	default:
+		cost := max(o.Cost, c.Cost)
+		if c.Budget.Capacity() < o.Budget.Capacity() {
+			o.Budget, d.Limits[i] = c.Budget, l
+		}
+		o.Cost, o.Final = cost, cost
+	}
+}
+
+// fitInBatch makes a batch of more checks than one holds: what is in shadow goes, and
+// if that is not enough, the request is denied.
+func (d *Decision) fitInBatch(denies *Limit) (denied bool) {
+	var checks []drossel.Check
+	var limits []*Limit
+	for i := range d.Batch.Checks {
+		if c := d.Batch.Checks[i]; !c.Shadow {
+			checks, limits = append(checks, c), append(limits, d.Limits[i])
+		}
+	}
+	if len(checks) > drossel.MaxChecks {
+		checks, limits = []drossel.Check{{Budget: denies.Budget, Cost: 1, Final: 1}}, []*Limit{denies}
+	}
+	d.Batch.Checks, d.Limits = checks, limits
+	return slices.ContainsFunc(checks, func(c drossel.Check) bool { return deniesAlways(&c) })
+}
+
+// crowdedLimit denies requests that have more limits than a batch holds.
+func crowdedLimit() *Limit {
+	l := &Limit{Name: "ambiguous-path", Inline: true, Keyless: true, Status: 429}
+	l.Budget, _ = drossel.NewBudget(l.Name, drossel.Limit{}) // a good name
+	l.denied = l.Budget
+	return l
+}
