@@ -246,7 +246,7 @@ func (s *site) wait(t *testing.T, ended <-chan struct{}, output *bytes.Buffer) {
 }
 
 // do sends a request from an address of this machine and returns the response with its body.
-func (s *site) do(t *testing.T, from, method, host, target string, header http.Header, body []byte) (*http.Response, string) {
+func (s *site) do(t *testing.T, from, method, host, target string, header http.Header, body []byte) (reply, string) {
 	t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 	client := http.Client{
@@ -269,7 +269,7 @@ func (s *site) do(t *testing.T, from, method, host, target string, header http.H
 	if err != nil {
 		t.Fatal(err)
 	}
-	return res, string(text)
+	return reply{res.StatusCode, res.Header, nil}, string(text)
 }
 
 // drosselFor serves a policy for a proxy and returns where.
