@@ -27,7 +27,6 @@ func (r *reloader) watchCertificates() {
 		r.log.Warn("the certificates are not watched: send SIGHUP when they have changed", slog.String("error", err.Error()))
 	case others:
 		w.failed = ""
-		r.reloadCertificates(false) // they may have changed before they were watched
 	}
 }
 

@@ -82,9 +82,7 @@ gateway:
   tls: {cert: data/tls.crt, key: data/tls.key}
 routes: {/: {limits: [100/h by ip]}}
 `
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, path, text)
 	s := serveFile(t, path)
 	log := s.until(t, "^ready in ")
 	at := regexp.MustCompile(`gateway +https://(127\.0\.0\.1:\d+) `).FindStringSubmatch(log)
@@ -121,16 +119,12 @@ routes: {/: {limits: [100/h by ip]}}
 	}
 
 	// What the policy says about tls is followed, but not whether there is any.
-	if err := os.WriteFile(path, []byte(strings.ReplaceAll(text, "data/", "one.example/")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, path, strings.ReplaceAll(text, "data/", "one.example/"))
 	s.until(t, "gateway +tls: data/tls.crt with data/tls.key -> one.example/tls.crt with one.example/tls.key")
 	if got := shown(); got != "one.example" {
 		t.Errorf("after a new policy %s is shown", got)
 	}
-	if err := os.WriteFile(path, []byte(strings.Replace(text, "tls: {", "# {", 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, path, strings.Replace(text, "tls: {", "# {", 1))
 	s.until(t, "! gateway +tls: on -> off   needs a restart, until then as before")
 	if got := shown(); got != "one.example" {
 		t.Errorf("after a policy without tls %s is shown", got)

@@ -62,16 +62,10 @@ func ask(t *testing.T, client *http.Client, url, token, body string) (int, map[s
 // Decisions alone, with a token that changes while they are served.
 func TestServeDecisions(t *testing.T) {
 	dir := t.TempDir()
-	write := func(name, text string) {
-		t.Helper()
-		path := filepath.Join(dir, name)
-		if err := errors.Join(os.WriteFile(path+".new", []byte(text), 0o600), os.Rename(path+".new", path)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("token", "first-token-0123456789\n")
+	put := func(name, text string) { t.Helper(); write(t, filepath.Join(dir, name), text) }
+	put("token", "first-token-0123456789\n")
 	text := "decisions: {listen: \"127.0.0.1:0\", token_file: token}\nlimits: {tokens: 10/h by ip}\n"
-	write("policy.yaml", text)
+	put("policy.yaml", text)
 	s := serveFile(t, filepath.Join(dir, "policy.yaml"))
 	log := s.until(t, "^ready in ")
 	if !strings.Contains(log, "JSON API (with a token)\n") || strings.Contains(log, "gateway") || strings.Contains(log, "first-token") {
@@ -86,8 +80,8 @@ func TestServeDecisions(t *testing.T) {
 		t.Errorf("status %d without a token", status)
 	}
 
-	write("token", "second-token-0123456789\n")
-	write("policy.yaml", text+"# changed\n")
+	put("token", "second-token-0123456789\n")
+	put("policy.yaml", text+"# changed\n")
 	s.until(t, "^policy reloaded")
 	if status, _ := ask(t, http.DefaultClient, url, "first-token-0123456789", question); status != 401 {
 		t.Errorf("status %d with the token of before", status)
@@ -96,13 +90,13 @@ func TestServeDecisions(t *testing.T) {
 		t.Errorf("the count was not kept: %v", answer)
 	}
 
-	write("policy.yaml", strings.Replace(text, ", token_file: token", "", 1))
+	put("policy.yaml", strings.Replace(text, ", token_file: token", "", 1))
 	s.until(t, "^policy NOT reloaded")
 	s.until(t, "token_file cannot be taken away while decisions are served$")
 	if status, _ := ask(t, http.DefaultClient, url, "", question); status != 401 {
 		t.Errorf("status %d without a token, after a reload that was refused", status)
 	}
-	write("policy.yaml", "gateway: {upstream: \"http://127.0.0.1:1\"}\nroutes: {/: deny}\n")
+	put("policy.yaml", "gateway: {upstream: \"http://127.0.0.1:1\"}\nroutes: {/: deny}\n")
 	s.until(t, "no decisions section any more, which is being served$")
 	s.stop(errors.New("done"))
 	s.until(t, "^stopped: done$")

@@ -27,6 +27,7 @@ type fileWatch struct {
 	changed chan struct{} // something has happened to a file; read them to see what
 
 	watcher *fsnotify.Watcher
+	settled *time.Timer // runs from the last event on
 	paths   []string
 	places  map[string]bool // what an event must be about: the files, and the links that lead to them; or patterns
 	folders []string        // of places; these are watched
@@ -45,13 +46,18 @@ func newFileWatch(paths ...string) (*fileWatch, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &fileWatch{changed: make(chan struct{}, 1), watcher: watcher, paths: absolute}
+	w := &fileWatch{changed: make(chan struct{}, 1), watcher: watcher, settled: time.NewTimer(settle), paths: absolute}
+	w.settled.Stop()
 	if err := w.follow(); err != nil {
 		_ = watcher.Close()
 		return nil, err
 	}
 	return w, nil
 }
+
+// suspect makes the watch tell of a change when the files have been left alone for a moment: they may have
+// been written before they were watched, or are being written now.
+func (w *fileWatch) suspect() { w.settled.Reset(settle) }
 
 // concerns reports whether an event about a path is about a file that is watched.
 func (w *fileWatch) concerns(path string) bool {
@@ -75,8 +81,6 @@ func (w *fileWatch) close() {
 
 // run tells of changes until ctx ends.
 func (w *fileWatch) run(ctx context.Context) {
-	settled := time.NewTimer(settle)
-	settled.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -87,16 +91,16 @@ func (w *fileWatch) run(ctx context.Context) {
 			}
 			if w.concerns(e.Name) {
 				_ = w.follow() // what cannot be watched now is tried again at the next event
-				settled.Reset(settle)
+				w.suspect()
 			}
 		case err, ok := <-w.watcher.Errors:
 			if !ok {
 				return
 			}
 			if errors.Is(err, fsnotify.ErrEventOverflow) { // some were lost
-				settled.Reset(settle)
+				w.suspect()
 			}
-		case <-settled.C:
+		case <-w.settled.C:
 			_ = w.follow()
 			select {
 			case w.changed <- struct{}{}:

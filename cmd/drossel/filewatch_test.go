@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -35,8 +36,8 @@ func TestFileWatch(t *testing.T) {
 		change []func(t *testing.T, dir string)
 	}{
 		{"written in place", plain, []func(*testing.T, string){
-			func(t *testing.T, dir string) { write(t, filepath.Join(dir, "policy.yaml"), "two") },
-			func(t *testing.T, dir string) { write(t, filepath.Join(dir, "policy.yaml"), "three") },
+			func(t *testing.T, dir string) { overwrite(t, filepath.Join(dir, "policy.yaml"), "two") },
+			func(t *testing.T, dir string) { overwrite(t, filepath.Join(dir, "policy.yaml"), "three") },
 		}},
 		{"replaced", plain, []func(*testing.T, string){
 			func(t *testing.T, dir string) {
@@ -56,7 +57,7 @@ func TestFileWatch(t *testing.T) {
 		{"a volume of Kubernetes", kubernetes, []func(*testing.T, string){
 			func(t *testing.T, dir string) { swap(t, dir, "..1", "..2") },
 			func(t *testing.T, dir string) { swap(t, dir, "..2", "..3") },
-			func(t *testing.T, dir string) { write(t, filepath.Join(dir, "..3", "policy.yaml"), "in place") },
+			func(t *testing.T, dir string) { overwrite(t, filepath.Join(dir, "..3", "policy.yaml"), "in place") },
 		}},
 		{"a link of its folder", func(t *testing.T, dir string) {
 			t.Helper()
@@ -69,7 +70,7 @@ func TestFileWatch(t *testing.T) {
 				link(t, filepath.Join(dir, "releases", "2"), filepath.Join(dir, "next"))
 				rename(t, filepath.Join(dir, "next"), filepath.Join(dir, "current"))
 			},
-			func(t *testing.T, dir string) { write(t, filepath.Join(dir, "releases", "1", "policy.yaml"), "two") },
+			func(t *testing.T, dir string) { overwrite(t, filepath.Join(dir, "releases", "1", "policy.yaml"), "two") },
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -89,7 +90,7 @@ func TestFileWatch(t *testing.T) {
 				change(t, dir)
 				select {
 				case <-w.changed:
-				case <-time.After(10 * time.Second):
+				case <-time.After(patience):
 					t.Fatalf("nothing is told of change %d", i)
 				}
 			}
@@ -122,7 +123,7 @@ func TestFileWatchOfPatterns(t *testing.T) {
 		t.Helper()
 		select {
 		case <-w.changed:
-		case <-time.After(10 * time.Second):
+		case <-time.After(patience):
 			t.Fatalf("nothing is told of %s", what)
 		}
 	}
@@ -175,12 +176,28 @@ func TestPlacesOf(t *testing.T) {
 	}
 }
 
+// write makes a file or replaces it by another. Nobody can see it half written, however slow the machine.
 func write(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+	written := filepath.Join(t.TempDir(), "written")
+	if err := os.WriteFile(written, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rename(t, written, path)
+}
+
+// overwrite writes over the beginning of a file, at once.
+func overwrite(t *testing.T, path, text string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.WriteString(text)
+	if err := errors.Join(err, f.Close()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -175,7 +175,7 @@ func (r *reloader) start(ctx context.Context, hangups <-chan os.Signal, file *fi
 // run reloads until ctx ends.
 func (r *reloader) run(ctx context.Context, hangups <-chan os.Signal, changed <-chan struct{}) {
 	r.shadows.watch(r.inForce)
-	r.watchNamed(ctx, r.toWatch)
+	r.watchNamed(r.toWatch)
 	for {
 		select {
 		case <-ctx.Done():
@@ -214,7 +214,7 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 	read := r.parse(r.path, name, text)
 	known := r.failed == "" && read.sum == r.tried
 	r.tried, r.failed = read.sum, ""
-	defer r.watchNamed(ctx, read.files)
+	defer r.watchNamed(read.files)
 	switch {
 	case known && !asked:
 	case read.sum == r.inForceSum:
@@ -230,16 +230,12 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 }
 
 // watchNamed watches the files that a policy names.
-func (r *reloader) watchNamed(ctx context.Context, files []string) {
+func (r *reloader) watchNamed(files []string) {
 	if r.path == "-" {
 		return // it cannot be read again
 	}
-	others, err := r.named.watch(files)
-	switch {
-	case err != nil:
+	if _, err := r.named.watch(files); err != nil {
 		r.log.Warn("the files that the policy names are not watched: send SIGHUP when they have changed", slog.String("error", err.Error()))
-	case others && len(files) > 0:
-		r.reload(ctx, false) // they may have changed before they were watched
 	}
 }
 

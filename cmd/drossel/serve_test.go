@@ -15,12 +15,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A served is a run of drossel serve.
 type served struct {
 	path  string         // of the policy
-	lines *bufio.Scanner // of stderr
+	log   *io.PipeReader // stderr
+	lines *bufio.Scanner // of log
 	stop  func(error)    // as a signal would
 	code  chan int
 }
@@ -39,7 +41,7 @@ func serveFile(t *testing.T, path string, flags ...string) *served {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	r, w := io.Pipe()
-	s := &served{path: path, lines: bufio.NewScanner(r), stop: cancel, code: make(chan int, 1)}
+	s := &served{path: path, log: r, lines: bufio.NewScanner(r), stop: cancel, code: make(chan int, 1)}
 	go func() {
 		code := run(ctx, append([]string{"serve", path}, flags...), nil, io.Discard, w)
 		_ = w.Close()
@@ -49,10 +51,15 @@ func serveFile(t *testing.T, path string, flags ...string) *served {
 	return s
 }
 
+// patience is how long something may take that takes a moment, on a machine with other things to do.
+const patience = 2 * time.Minute
+
 // until returns the lines of the log up to the one that matches.
 func (s *served) until(t *testing.T, pattern string) string {
 	t.Helper()
 	re := regexp.MustCompile(pattern)
+	late := time.AfterFunc(patience, func() { _ = s.log.Close() }) // the program may not say anything more
+	defer late.Stop()
 	var text strings.Builder
 	for s.lines.Scan() {
 		fmt.Fprintln(&text, s.lines.Text())
@@ -60,7 +67,7 @@ func (s *served) until(t *testing.T, pattern string) string {
 			return text.String()
 		}
 	}
-	t.Fatalf("the log ends without %q:\n%s", pattern, text.String())
+	t.Fatalf("the log ends without %q (%v):\n%s", pattern, s.lines.Err(), text.String())
 	return ""
 }
 
@@ -206,7 +213,7 @@ func TestDemoKeeps(t *testing.T) {
 		code <- run(ctx, []string{"demo", "--keep"}, nil, w, &stderr)
 		_ = w.Close()
 	}()
-	s := &served{lines: bufio.NewScanner(r)}
+	s := &served{log: r, lines: bufio.NewScanner(r)}
 	line := s.until(t, `^  curl `)
 	url := line[strings.LastIndex(line, "http://") : len(line)-1]
 	res, err := http.Post(url, "application/json", nil)

@@ -15,8 +15,8 @@ type watchedFiles struct {
 	end   func()
 }
 
-// watch watches these files and no others. It reports whether they are other ones than before; then they
-// may have changed before they were watched.
+// watch watches these files and no others. It reports whether they are other ones than before; then it
+// tells of a change soon, as they may have changed before they were watched.
 func (w *watchedFiles) watch(files []string) (others bool, err error) {
 	if slices.Equal(files, w.files) {
 		return false, nil
@@ -30,6 +30,7 @@ func (w *watchedFiles) watch(files []string) (others bool, err error) {
 	if err != nil {
 		return true, err
 	}
+	watch.suspect()
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { watch.run(ctx) })
