@@ -40,8 +40,9 @@ fuzz: ## run every fuzz test for FUZZTIME (20s)
 faults: ## put a real Redis into trouble, and print how long decisions and healing took
 	$(GO) -C test test -count=1 -v ./faults
 
-bench: ## measure against other rate limiters
+bench: ## measure against other rate limiters, in memory and on Redis
 	$(GO) -C bench run .
+	$(GO) -C bench run ./redis
 
 gen: ## make the generated files again
 	$(GO) generate ./...

@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/go-redis/redis_rate/v10"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
 	"github.com/throttled/throttled/v2"
 	throttledredis "github.com/throttled/throttled/v2/store/goredisstore.v9"
 	"github.com/ulule/limiter/v3"
@@ -21,21 +23,17 @@ const quota = 1_000_000
 
 var errDenied = errors.New("a decision was a denial")
 
-// A contender opens a limiter on a Redis and returns how it is asked for a unit of a
-// key, and how it is closed.
+// An allowFunc asks for a unit of a key.
+type allowFunc func(ctx context.Context, key string) error
+
+// An openFunc opens a limiter on a Redis and returns how it is asked and how it is
+// closed.
+type openFunc func(addr string) (allow allowFunc, end func(), err error)
+
+// A contender is what is measured.
 type contender struct {
 	name string
-	open func(addr string) (allow func(ctx context.Context, key string) error, end func(), err error)
-}
-
-func contenders() []contender {
-	return []contender{
-		{"drossel, token bucket", openDrossel("1000000/s")},
-		{"drossel, fixed window", openDrossel("1000000/s fixed_window")},
-		{"go-redis/redis_rate, GCRA", openRedisRate},
-		{"throttled, GCRA", openThrottled},
-		{"ulule/limiter, fixed window", openUlule},
-	}
+	open openFunc
 }
 
 func allowedIf(ok bool, err error) error {
@@ -45,8 +43,9 @@ func allowedIf(ok bool, err error) error {
 	return err
 }
 
-func openDrossel(limit string) func(addr string) (func(context.Context, string) error, func(), error) {
-	return func(addr string) (func(context.Context, string) error, func(), error) {
+// openDrossel opens a store for decisions about n such limits.
+func openDrossel(n int, limit string) openFunc {
+	return func(addr string) (allowFunc, func(), error) {
 		l, err := drossel.ParseLimit(limit)
 		if err != nil {
 			return nil, nil, err
@@ -55,26 +54,58 @@ func openDrossel(limit string) func(addr string) (func(context.Context, string) 
 		if err != nil {
 			return nil, nil, err
 		}
-		lim, err := drossel.New(l, &drossel.Options{Store: store, Name: "bench"})
-		return func(ctx context.Context, key string) error {
-			d, err := lim.Take(ctx, key)
-			return allowedIf(d.Allowed, err)
-		}, func() { _ = store.Close() }, err
+		var budgets []*drossel.Budget
+		for i := range n {
+			b, err := drossel.NewBudget("bench-"+strconv.Itoa(i), l)
+			if err != nil {
+				return nil, nil, err
+			}
+			budgets = append(budgets, b)
+		}
+		return takeAll(store, budgets), func() { _ = store.Close() }, nil
+	}
+}
+
+// openPing opens what decides nothing: a command that does nothing, on a connection
+// for each command as the store has them, or on one for all.
+func openPing(pool bool) openFunc {
+	return func(addr string) (allowFunc, func(), error) {
+		c, err := rueidis.NewClient(rueidis.ClientOption{
+			InitAddress: []string{addr}, DisableRetry: true, DisableCache: true,
+			ForceSingleClient: true, DisableAutoPipelining: pool,
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		return func(ctx context.Context, _ string) error {
+			return c.Do(ctx, c.B().Ping().Build()).Error()
+		}, c.Close, nil
 	}
 }
 
 func client(addr string) *redis.Client { return redis.NewClient(&redis.Options{Addr: addr}) }
 
-func openRedisRate(addr string) (func(context.Context, string) error, func(), error) {
-	c := client(addr)
-	lim, limit := redis_rate.NewLimiter(c), redis_rate.PerSecond(quota)
-	return func(ctx context.Context, key string) error {
-		r, err := lim.Allow(ctx, key, limit)
-		return allowedIf(err == nil && r.Allowed > 0, err)
-	}, func() { _ = c.Close() }, nil
+// openRedisRate opens a limiter that is asked n times for each decision.
+func openRedisRate(n int) openFunc {
+	return func(addr string) (allowFunc, func(), error) {
+		c := client(addr)
+		lim, limit := redis_rate.NewLimiter(c), redis_rate.PerSecond(quota)
+		return func(ctx context.Context, key string) error {
+			for i := range n {
+				if i > 0 {
+					key += "+"
+				}
+				r, err := lim.Allow(ctx, key, limit)
+				if err != nil || r.Allowed == 0 {
+					return allowedIf(false, err)
+				}
+			}
+			return nil
+		}, func() { _ = c.Close() }, nil
+	}
 }
 
-func openThrottled(addr string) (func(context.Context, string) error, func(), error) {
+func openThrottled(addr string) (allowFunc, func(), error) {
 	c := client(addr)
 	store, err := throttledredis.NewCtx(c, "throttled:")
 	if err != nil {
@@ -91,7 +122,7 @@ func openThrottled(addr string) (func(context.Context, string) error, func(), er
 	}, func() { _ = c.Close() }, nil
 }
 
-func openUlule(addr string) (func(context.Context, string) error, func(), error) {
+func openUlule(addr string) (allowFunc, func(), error) {
 	c := client(addr)
 	store, err := ululeredis.NewStoreWithOptions(c, limiter.StoreOptions{Prefix: "ulule"})
 	if err != nil {
