@@ -150,7 +150,7 @@ func (r *reader) readTop(f fields) {
 	}
 	if e, ok := f["paths"]; ok {
 		if fold, ok := r.fields(e.Value, "paths", &pathsKeys)["fold_case"]; ok {
-			p.Paths.FoldCase, _ = r.boolean(fold.Value, "fold_case")
+			p.Paths.FoldCase = r.boolean(fold.Value, "fold_case")
 		}
 	}
 	if e, ok := f["on_store_failure"]; ok {
@@ -350,7 +350,7 @@ func (r *reader) readAttribute(e entry, a *identity.Attribute, d *attributeDecl)
 		d.from = from.Value
 		for key, to := range map[string]*bool{"readable": &a.Readable, "secret": &a.Secret, "fold": &a.Fold, "trusted": &a.Trusted} {
 			if e, ok := d.fields[key]; ok {
-				*to, _ = r.boolean(e.Value, what+": "+key)
+				*to = r.boolean(e.Value, what+": "+key)
 			}
 		}
 		if e, ok := d.fields["values"]; ok {

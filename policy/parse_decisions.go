@@ -69,7 +69,7 @@ func (r *reader) readDecisions(n *node) {
 		d.SocketMode = r.socketMode(e.Value, d.Listen)
 	}
 	if e, ok := f["token_file"]; ok {
-		d.TokenFile, _ = r.fileName(e.Value, "token_file")
+		d.TokenFile = r.fileName(e.Value, "token_file")
 	}
 	if e, ok := f["tls"]; ok {
 		r.readDecisionsTLS(e.Key, e.Value)
@@ -98,13 +98,13 @@ func (r *reader) socketMode(n *node, listen string) fs.FileMode {
 }
 
 // fileName reads the name of a file that is read when the program starts.
-func (r *reader) fileName(n *node, what string) (string, bool) {
+func (r *reader) fileName(n *node, what string) string {
 	text, ok := r.text(n, what)
 	if ok && (text == "" || strings.ContainsRune(text, 0)) {
 		r.errorf(n, "", "%s: %q is not the name of a file", what, clip(text))
-		return "", false
+		return ""
 	}
-	return text, ok
+	return text
 }
 
 func (r *reader) readDecisionsTLS(key, n *node) {
@@ -115,7 +115,7 @@ func (r *reader) readDecisionsTLS(key, n *node) {
 	t := &r.policy.Decisions.TLS
 	for name, to := range map[string]*string{"cert": &t.Cert, "key": &t.Key, "client_ca": &t.ClientCA} {
 		if e, ok := f[name]; ok {
-			*to, _ = r.fileName(e.Value, name)
+			*to = r.fileName(e.Value, name)
 		}
 	}
 	if !f.has("cert") || !f.has("key") {

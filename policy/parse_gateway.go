@@ -79,7 +79,7 @@ func (r *reader) readGateway(key, n *node) {
 	}
 	for name, to := range map[string]*bool{"h2c": &g.H2C, "proxy_protocol": &g.ProxyProtocol, "preserve_host": &g.PreserveHost} {
 		if e, ok := f[name]; ok {
-			*to, _ = r.boolean(e.Value, name)
+			*to = r.boolean(e.Value, name)
 		}
 	}
 	if g.H2C && g.TLS != nil {
@@ -132,7 +132,7 @@ func (r *reader) readCORS(n *node) *CORS {
 	if n.Kind == yamltree.Map {
 		f := r.fields(n, "cors", &corsKeys)
 		if e, ok := f["credentials"]; ok {
-			c.Credentials, _ = r.boolean(e.Value, "cors: credentials")
+			c.Credentials = r.boolean(e.Value, "cors: credentials")
 		}
 		e, ok := f["origins"]
 		if !ok {

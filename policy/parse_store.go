@@ -322,7 +322,7 @@ func (r *reader) readStoreTLS(e entry) {
 	}
 	for name, to := range map[string]*string{"ca": &s.TLS.CA, "cert": &s.TLS.Cert, "key": &s.TLS.Key} {
 		if e, ok := f[name]; ok {
-			*to, _ = r.fileName(e.Value, name)
+			*to = r.fileName(e.Value, name)
 		}
 	}
 	if e, ok := f["server_name"]; ok {

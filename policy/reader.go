@@ -226,24 +226,19 @@ func (r *reader) percent(n *node, what string) (int, bool) {
 	return int(v), true
 }
 
-func (r *reader) boolean(n *node, what string) (value, ok bool) {
-	if n.Kind == yamltree.Text && !n.Quoted {
-		switch n.Text {
-		case "true":
-			return true, true
-		case "false":
-			return false, true
-		}
+func (r *reader) boolean(n *node, what string) bool {
+	if n.Kind == yamltree.Text && !n.Quoted && (n.Text == "true" || n.Text == "false") {
+		return n.Text == "true"
 	}
 	if n.Kind == yamltree.Bad {
-		return false, false
+		return false
 	}
 	got := n.Kind.String()
 	if n.Kind == yamltree.Text {
 		got = strconv.Quote(clip(n.Text))
 	}
 	r.errorf(n, "", "%s must be true or false, not %s", what, got)
-	return false, false
+	return false
 }
 
 // list reads the items of a list.

@@ -70,7 +70,9 @@ func TestFileWatch(t *testing.T) {
 				link(t, filepath.Join(dir, "releases", "2"), filepath.Join(dir, "next"))
 				rename(t, filepath.Join(dir, "next"), filepath.Join(dir, "current"))
 			},
-			func(t *testing.T, dir string) { overwrite(t, filepath.Join(dir, "releases", "1", "policy.yaml"), "two") },
+			func(t *testing.T, dir string) {
+				overwrite(t, filepath.Join(dir, "releases", "1", "policy.yaml"), "two")
+			},
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

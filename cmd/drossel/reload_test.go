@@ -350,7 +350,8 @@ func TestDifferences(t *testing.T) {
 		},
 		{"response", []string{"all_routes:", "response: {headers: [none]}\nall_routes:"}, "~ response   headers: draft11 x-epoch -> none"},
 		{
-			"response's body", []string{"all_routes:", "response: {body: {a: $code}, retry_jitter: 10%}\nall_routes:"},
+			"response's body",
+			[]string{"all_routes:", "response: {body: {a: $code}, retry_jitter: 10%}\nall_routes:"},
 			"~ response   retry_jitter: 0% -> 10%\n~ response   another body",
 		},
 	} {
