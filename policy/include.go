@@ -1,7 +1,10 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -26,23 +29,32 @@ var includedKeys = section{name: "included", keys: []keyDecl{
 	{"routes", routePatterns, "as in the policy"},
 }}
 
-// GlobIn finds the files of a folder, as ParseOptions.Glob.
+// GlobIn finds the files of a folder, as ParseOptions.Glob. What looks like a pattern in
+// the name of the folder is none.
 func GlobIn(folder string) func(pattern string) ([]string, error) {
-	return func(pattern string) ([]string, error) {
-		absolute := filepath.IsAbs(pattern)
-		if !absolute {
-			pattern = filepath.Join(folder, pattern)
+	return func(pattern string) (names []string, err error) {
+		below, last := filepath.Split(pattern)
+		in := below
+		if !filepath.IsAbs(pattern) {
+			in = filepath.Join(folder, below)
 		}
-		names, err := filepath.Glob(pattern)
-		if err != nil || absolute {
-			return names, err
+		entries, err := os.ReadDir(in)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil // as if it were empty
 		}
-		for i, name := range names {
-			if names[i], err = filepath.Rel(folder, name); err != nil {
+		if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
+			return nil, pathErr.Err // the place says which folder
+		}
+		for _, e := range entries {
+			ok, err := filepath.Match(last, e.Name())
+			if err != nil {
 				return nil, err
 			}
+			if ok {
+				names = append(names, filepath.Join(below, e.Name()))
+			}
 		}
-		return names, nil
+		return names, err
 	}
 }
 
@@ -126,6 +138,10 @@ func (r *reader) glob(at *node, pattern string) []string {
 		return nil
 	}
 	names, err := r.options.Glob(pattern)
+	// As in a shell: an editor's lock files are no part of the policy.
+	names = slices.DeleteFunc(names, func(name string) bool {
+		return strings.HasPrefix(filepath.Base(name), ".") && !strings.HasPrefix(last, ".")
+	})
 	switch {
 	case err != nil:
 		r.errorf(at, "", "include: %s: %v", quote(pattern), err)

@@ -3,7 +3,9 @@ package policy_test
 import (
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,6 +49,7 @@ routes:
 		"limits/b.yaml":  "limits: {b: 2/s by ip}\nall_routes: [a, 7/s by ip]\n",
 		"limits/a.yaml":  "limits:\n  # one\n  a: 3/s by ip\nroutes:\n  /a: {limits: [b]}\n",
 		"limits/a.txt":   "no policy",
+		"limits/.#.yaml": "no policy",
 		"classes.yaml":   "classes: {web: {limits: [b]}}\n",
 		"limits/c/d.yml": "no policy",
 	})
@@ -192,5 +195,32 @@ func TestFingerprintOfIncluded(t *testing.T) {
 			t.Errorf("%s has the fingerprint of %s", name, other)
 		}
 		seen[p.Fingerprint] = name
+	}
+}
+
+// The name of a folder is no pattern, whatever is in it.
+func TestGlobIn(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "we[ird]*")
+	for _, name := range []string{"limits/b.yaml", "limits/a.yaml", "limits/a.txt"} {
+		if err := os.MkdirAll(filepath.Join(folder, filepath.Dir(name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, name), []byte("limits: {}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for pattern, want := range map[string][]string{
+		"limits/*.yaml":                          {"limits/a.yaml", "limits/b.yaml"},
+		"*.yaml":                                 nil,
+		"none/*.yaml":                            nil,
+		filepath.Join(folder, "limits", "[b].*"): {filepath.Join(folder, "limits", "b.yaml")},
+	} {
+		got, err := policy.GlobIn(folder)(pattern)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s names %q, want %q (error %v)", pattern, got, want, err)
+		}
+	}
+	if _, err := policy.GlobIn(folder)("limits/a.yaml/*"); err == nil {
+		t.Error("a file that is no folder is read as one")
 	}
 }

@@ -65,7 +65,10 @@ func (w *fileWatch) concerns(path string) bool {
 		return true
 	}
 	for place := range w.places {
-		if ok, err := filepath.Match(place, path); ok && err == nil {
+		if filepath.Dir(place) != filepath.Dir(path) {
+			continue
+		}
+		if ok, err := filepath.Match(filepath.Base(place), filepath.Base(path)); ok && err == nil {
 			return true
 		}
 	}
