@@ -148,7 +148,8 @@ func (b *breaker) now() State {
 // A window counts the calls of the last span, in slices of a tenth.
 type window struct {
 	slices [10]slice
-	last   int64 // the slice of the latest call, counted from the epoch
+	first  time.Time // of the first call: what is monotonic counts, not the wall clock
+	last   int64     // the slice of the latest call, counted from the first
 }
 
 type slice struct{ calls, failures int }
@@ -156,7 +157,10 @@ type slice struct{ calls, failures int }
 // add counts a call and returns the counts of the span.
 func (w *window) add(now time.Time, failed bool) (calls, failures int) {
 	n := int64(len(w.slices))
-	at := max(now.UnixNano()/(int64(span)/n), w.last)
+	if w.first.IsZero() {
+		w.first = now
+	}
+	at := max(int64(now.Sub(w.first))/(int64(span)/n), w.last)
 	for i := max(w.last+1, at-n+1); i <= at; i++ {
 		w.slices[i%n] = slice{}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 	"time"
+	"unsafe"
 
 	"pgregory.net/rapid"
 )
@@ -214,4 +215,29 @@ func TestBreakerModel(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A wall clock that is set back an hour does not stop the second in which calls are
+// counted: half of the calls fail, after a million good ones before.
+func TestHalfFailAfterTheClockWentBack(t *testing.T) {
+	var w window
+	now := time.Now()
+	for range 1000 {
+		w.add(now, false)
+	}
+	back := setBack(now.Add(2*time.Second), time.Hour)
+	if got := back.Sub(now); got != 2*time.Second || now.Unix()-back.Unix() < 3500 {
+		t.Fatalf("the clock of the test is no clock that was set back: %v", got)
+	}
+	if calls, failures := w.add(back, true); calls != 1 || failures != 1 {
+		t.Errorf("%d of %d calls failed in the last second, want 1 of 1", failures, calls)
+	}
+}
+
+// setBack returns t as a clock shows it that was set back by d: the monotonic reading
+// goes on.
+func setBack(t time.Time, d time.Duration) time.Time {
+	const seconds = 30 // where they begin in the first word of a Time with a monotonic reading
+	*(*uint64)(unsafe.Pointer(&t)) -= uint64(d/time.Second) << seconds
+	return t
 }

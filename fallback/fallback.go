@@ -134,15 +134,19 @@ func (s *Store) Take(ctx context.Context, b *drossel.Batch) error {
 // Settle implements drossel.Store. A batch that was decided locally is settled
 // locally, and one that was decided without counting is not settled. The error says
 // that the store could not be asked or did not answer: the charges then stay until
-// they have refilled.
+// they have refilled. Settle may be called again, and does nothing if it is not known
+// that the store has done nothing.
 func (s *Store) Settle(ctx context.Context, b *drossel.Batch) error {
 	switch {
 	case b.By == drossel.ByLocal:
-		return s.local.settle(b, s.instances.count())
+		return s.local.settle(b, s.instances.at(b.Now))
 	case b.By > drossel.ByLocal || !b.Allowed || b.Peek:
 		return nil
 	}
 	if err := s.ask(ctx, b, s.settle, s.deadline); err != nil {
+		if !notDone(err) {
+			b.MarkSettled(true) // it may have been, and must not be twice
+		}
 		return fmt.Errorf("fallback: settle: %w", err)
 	}
 	s.local.warm.settled(b)
@@ -154,7 +158,7 @@ func (s *Store) Settle(ctx context.Context, b *drossel.Batch) error {
 func (s *Store) Renew(ctx context.Context, b *drossel.Batch) error {
 	switch {
 	case b.By == drossel.ByLocal:
-		return s.local.renew(b, s.instances.count())
+		return s.local.renew(b, s.instances.at(b.Now))
 	case b.By > drossel.ByLocal:
 		return nil
 	}
@@ -211,6 +215,19 @@ func (s *Store) leave(pass pass, err error, fair bool) {
 		}
 	}
 	s.tell(s.breaker.leave(pass, time.Now(), out, err))
+}
+
+// notDone reports whether a call that failed has changed nothing for certain: it was not
+// made, or the store says so.
+func notDone(err error) bool {
+	if errors.Is(err, errDown) || errors.Is(err, errNoTime) || errors.Is(err, ErrTooManyCalls) || wrongBatch(err) {
+		return true
+	}
+	said, ok := errors.AsType[interface {
+		error
+		NotExecuted() bool
+	}](err)
+	return ok && said.NotExecuted()
 }
 
 // wrongBatch reports whether an error is the batch's fault, which another store

@@ -2,6 +2,8 @@ package fallback
 
 import (
 	"context"
+	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -32,11 +34,51 @@ type instances struct {
 	fixed bool
 	fewer time.Time // since when fewer are there; zero if they are not
 	most  int64     // of the fewer
+	eras  atomic.Pointer[[]era]
+}
+
+// An era is a time in which the number was the same.
+type era struct{ from, n int64 } // microseconds since the epoch
+
+// keptEras is how many eras are known. Who settles what was decided before all of them
+// is told the fewest.
+const keptEras = 16
+
+// set begins an era, if n is another number.
+func (i *instances) set(n int64, now time.Time) {
+	if n == i.n.Load() {
+		return
+	}
+	eras := append(slices.Clone(*i.eras.Load()), era{now.UnixMicro(), n})
+	eras = eras[max(0, len(eras)-keptEras):]
+	i.eras.Store(&eras)
+	i.n.Store(n)
+}
+
+// slack is how far the clock of a decision may be from this one, microseconds.
+const slack = 1_000_000
+
+// at returns the number at a time: the smallest where it is not sure, because the fewer
+// there are, the less is given back for a unit.
+func (i *instances) at(now int64) int64 {
+	n, fewest := int64(math.MaxInt64), int64(math.MaxInt64)
+	for _, e := range slices.Backward(*i.eras.Load()) {
+		fewest = min(fewest, e.n)
+		if e.from <= now+slack {
+			n = min(n, e.n)
+		}
+		if e.from < now-slack {
+			return n
+		}
+	}
+	return fewest
 }
 
 func (i *instances) start(n int) {
 	i.fixed = n > 0
-	i.n.Store(max(1, int64(n)))
+	n = max(1, n)
+	i.n.Store(int64(n))
+	i.eras.Store(&[]era{{math.MinInt64, int64(n)}})
 }
 
 func (i *instances) count() int64 { return i.n.Load() }
@@ -46,14 +88,14 @@ func (i *instances) heard(n int64, now time.Time) {
 	n = max(1, n)
 	switch {
 	case n >= i.n.Load():
-		i.n.Store(n)
+		i.set(n, now)
 		i.fewer = time.Time{}
 	case i.fewer.IsZero():
 		i.fewer, i.most = now, n
 	default:
 		i.most = max(i.most, n)
 		if now.Sub(i.fewer) >= beatTTL {
-			i.n.Store(i.most)
+			i.set(i.most, now)
 			i.fewer = time.Time{}
 		}
 	}

@@ -20,7 +20,7 @@ type warm struct {
 	sets  []set
 }
 
-// A set is the places that a key may have: two cache lines.
+// A set is the places that a key may have.
 type set [4]note
 
 // A note is what is left of a key.
@@ -28,10 +28,11 @@ type note struct {
 	tag   uint64 // of budget and key; 0 is free
 	left  int64  // units of the whole limit
 	at    int64  // when, microseconds since the epoch by this process
+	taken int64  // when it was decided, by the store
 	until int64  // from when on the key is unused
 }
 
-// warmSets is how many sets there are: 64 Ki keys in 2 MiB.
+// warmSets is how many sets there are: 64 Ki keys in 2.5 MiB.
 const warmSets = 16 << 10
 
 func (w *warm) start() {
@@ -77,16 +78,29 @@ func (w *warm) note(b *drossel.Batch) {
 		tag := w.tag(c)
 		s, mu := w.lock(tag)
 		switch n := s.find(tag); {
+		case n.newerThan(b.Now, c.Remaining, now):
 		case c.Remaining < capacity:
 			if n == nil {
 				n = s.room()
 			}
-			*n = note{tag: tag, left: c.Remaining, at: now, until: after(now, c.ResetAfter)}
+			*n = note{tag: tag, left: c.Remaining, at: now, taken: b.Now, until: after(now, c.ResetAfter)}
 		case n != nil:
 			*n = note{}
 		}
 		mu.Unlock()
 	}
+}
+
+// overtaken is how long an answer may be under way while others overtake it,
+// microseconds.
+const overtaken = 1_000_000
+
+// newerThan reports whether n is of a later decision than one of which so much is left:
+// answers come in any order. Of those made at one instant the one with the least left
+// was the last. A note that is older than answers are under way is never newer, so that
+// a store whose clock went back is believed.
+func (n *note) newerThan(taken, left, now int64) bool {
+	return n != nil && uint64(now-n.at) < overtaken && (taken < n.taken || taken == n.taken && left > n.left)
 }
 
 // room returns the place of the key that is unused first.

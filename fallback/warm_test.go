@@ -33,7 +33,7 @@ func newTestBudget(t testing.TB, name string, l drossel.Limit) *drossel.Budget {
 func noted(b *drossel.Budget, key string, left int64, reset time.Duration) *drossel.Batch {
 	c := drossel.Check{Budget: b, Key: key, Cost: 1}
 	c.Allowed, c.Remaining, c.ResetAfter = true, left, reset
-	return &drossel.Batch{Checks: []drossel.Check{c}, Allowed: true}
+	return &drossel.Batch{Checks: []drossel.Check{c}, Allowed: true, Now: time.Now().UnixMicro()}
 }
 
 func (w *warm) left(b *drossel.Budget, key string) int64 {
@@ -59,6 +59,7 @@ func TestWarm(t *testing.T) {
 		want("the last answer", a, "k", 6)
 		want("a second time", a, "k", -1)
 		w.note(noted(a, "k", 6, time.Minute))
+		time.Sleep(time.Microsecond)
 		w.note(noted(a, "k", 10, 0))
 		want("unused again", a, "k", -1)
 		w.note(noted(a, "k", 0, time.Minute))
