@@ -36,7 +36,7 @@ import (
 // eventually calls try until it succeeds, for as long as a loaded machine may need.
 func eventually(t testing.TB, what string, try func() error) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		err := try()
 		if err == nil {

@@ -197,7 +197,7 @@ routes: {/api/: public, /: unlimited}
 	}
 	var got map[string]string
 	var err error
-	waiting, cancel := context.WithTimeout(ctx, time.Minute)
+	waiting, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for waiting.Err() == nil {
 		got, err = p.query(waiting, `sum by (class, outcome) (drossel_decisions_total) > 0`)

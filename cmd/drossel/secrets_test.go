@@ -71,7 +71,7 @@ func (c *console) String() string {
 func (c *console) until(t *testing.T, pattern string) string {
 	t.Helper()
 	re := regexp.MustCompile(pattern)
-	for range 2000 {
+	for end := time.Now().Add(patience); time.Now().Before(end); {
 		if m := re.FindStringSubmatch(c.String()); m != nil {
 			return m[len(m)-1]
 		}
@@ -272,7 +272,7 @@ func testServePrintsNoSecret(t *testing.T, asJSON bool) {
 	} {
 		n := strings.Count(out.String(), "policy.yaml:")
 		write(t, path, bad)
-		for range 2000 {
+		for end := time.Now().Add(patience); time.Now().Before(end); {
 			if strings.Count(out.String(), "policy.yaml:") > n {
 				break
 			}

@@ -106,13 +106,11 @@ func TestManyConnections(t *testing.T) {
 		t.Error(err)
 	}
 	s.client.CloseIdleConnections()
-	for range 1000 {
-		if runtime.NumGoroutine() <= goroutines+5 {
-			return
+	for end := time.Now().Add(patience); runtime.NumGoroutine() > goroutines+5; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), goroutines)
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
-	t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), goroutines)
 }
 
 // Large bodies that come slowly take the places for large bodies, and no others.

@@ -255,10 +255,13 @@ type reply struct {
 	Body       io.Reader
 }
 
+// patience is how long something may take that takes a moment, on a machine with other things to do.
+const patience = 2 * time.Minute
+
 // readResponse reads one response with its body.
 func readResponse(t testing.TB, conn net.Conn) reply {
 	t.Helper()
-	_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+	_ = conn.SetReadDeadline(time.Now().Add(patience))
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatal(err)

@@ -192,7 +192,7 @@ func (s *site) start(t *testing.T, p proxyUnderTest, drossel, app, down string) 
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		select {
 		case <-ended:
-		case <-time.After(10 * time.Second):
+		case <-time.After(patience):
 			_ = cmd.Process.Kill()
 			<-ended
 		}
@@ -230,7 +230,7 @@ func (s *site) anything(t *testing.T) string {
 // wait waits until the proxy listens.
 func (s *site) wait(t *testing.T, ended <-chan struct{}, output *bytes.Buffer) {
 	t.Helper()
-	for range 1000 {
+	for end := time.Now().Add(patience); time.Now().Before(end); {
 		conn, err := net.Dial("tcp", s.at)
 		if err == nil {
 			_ = conn.Close()
@@ -250,7 +250,7 @@ func (s *site) do(t *testing.T, from, method, host, target string, header http.H
 	t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 	client := http.Client{
-		Transport: &http.Transport{DialContext: d.DialContext, DisableKeepAlives: true, DisableCompression: true}, Timeout: time.Minute,
+		Transport: &http.Transport{DialContext: d.DialContext, DisableKeepAlives: true, DisableCompression: true}, Timeout: patience,
 	}
 	req, err := http.NewRequest(method, "http://"+s.at+target, bytes.NewReader(body))
 	if err != nil {

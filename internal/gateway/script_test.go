@@ -233,7 +233,10 @@ func statuses(text string) []string {
 }
 
 // soon is when a test gives up waiting for bytes.
-func soon() time.Time { return time.Now().Add(20 * time.Second) }
+func soon() time.Time { return time.Now().Add(patience) }
+
+// patience is how long something may take that takes a moment, on a machine with other things to do.
+const patience = 2 * time.Minute
 
 // A cell is a value that a test and its upstream share: that they talk over a socket
 // orders nothing for the race detector.

@@ -43,7 +43,7 @@ func open(t *testing.T, addr string) *redisstore.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := redisstore.New(adapted, &redisstore.Options{NoSecret: true, Timeout: 5 * time.Second})
+	s, err := redisstore.New(adapted, &redisstore.Options{NoSecret: true, Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ type Server struct {
 }
 
 // patience is how long a server may take to start, or to do what a test waits for.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // Start starts a server that keeps nothing on disk. config is further lines of its
 // configuration file, which win. With -short it skips the test, and without an

@@ -40,7 +40,7 @@ func TestServer(t *testing.T) {
 			t.Errorf("a paused server has answered %d bytes", n)
 		}
 		s.Resume()
-		_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+		_ = conn.SetReadDeadline(time.Now().Add(2 * time.Minute))
 		if _, err := conn.Read(make([]byte, 10)); err != nil {
 			t.Errorf("a resumed server: %v", err)
 		}

@@ -159,7 +159,7 @@ func TestFaults(t *testing.T) {
 }
 
 // healMost is how long healing may take on a slow machine.
-const healMost = 30 * time.Second
+const healMost = 2 * time.Minute
 
 func suffer(t *testing.T, f fault) (row string) {
 	if f.redis == nil {
@@ -205,7 +205,7 @@ func check(t *testing.T, f fault, p *process, l *load) {
 	}
 	stats := p.store.Stats()
 	others := len(l.all.took) - l.all.by[drossel.ByStore]
-	if f.never && l.all.by[drossel.ByStore] < len(l.all.took)*9/10 {
+	if f.never && l.lag < deadline && l.all.by[drossel.ByStore] < len(l.all.took)*9/10 {
 		t.Errorf("the store decided %d of %d", l.all.by[drossel.ByStore], len(l.all.took))
 	}
 	// Those who wait for the deadline at this rate, or for a machine that is late, and the calls that the
