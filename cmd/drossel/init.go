@@ -34,7 +34,8 @@ func (p *program) initCommand() *cobra.Command {
 		Short:   "write a policy file to start from",
 		Example: "  drossel init --upstream http://127.0.0.1:3000\n  drossel init - | less",
 		Long: `Init writes a policy file with the limits that most APIs begin with, and comments that say what to
-change. A file that is there is not overwritten. - prints it instead.`,
+change. A file that is there is not overwritten. - prints it instead. Its first line tells editors where the
+schema of policy files is; it may be left out.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			path, err := onlyPolicy("init", args)
 			if err != nil {
@@ -55,7 +56,7 @@ change. A file that is there is not overwritten. - prints it instead.`,
 
 // newPolicy is the text of a policy file that is to be at path.
 func newPolicy(path, listen, upstream string) (string, error) {
-	values := []string{strconv.Quote(initialListen), strconv.Quote(listen), strconv.Quote(initialUpstream), strconv.Quote(upstream)}
+	values := []string{"/main/", "/" + schemaRevision(buildInfo().Version) + "/", strconv.Quote(initialListen), strconv.Quote(listen), strconv.Quote(initialUpstream), strconv.Quote(upstream)}
 	if path != "-" {
 		values = append(values, defaultPolicy, path)
 	}

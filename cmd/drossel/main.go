@@ -8,6 +8,7 @@
 //	drossel simulate policy.yaml access.log
 //	drossel test policy.test.yaml
 //	drossel config show policy.yaml
+//	drossel schema > policy.schema.json
 //	drossel verify policy.yaml
 //
 // docs/cli.md describes the commands.

@@ -25,6 +25,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			examples, err := filepath.Abs("../../examples")
 			e.Setenv("EXAMPLES", examples)
+			e.Setenv("DOCS", filepath.Join(examples, "../docs"))
 			return err
 		},
 	})

@@ -147,7 +147,7 @@ is 0 if all went well, 1 if something failed or check found problems, 2 if the c
 	root.SetUsageTemplate(usageTemplate)
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(p.checkCommand(), p.explainCommand(), p.simulateCommand(), p.serveCommand(), p.demoCommand(), p.versionCommand())
-	root.AddCommand(p.testCommand(), p.initCommand(), p.configCommand(), p.verifyCommand())
+	root.AddCommand(p.testCommand(), p.initCommand(), p.configCommand(), p.schemaCommand(), p.verifyCommand())
 	sayCompletion(root)
 	return root
 }
