@@ -17,12 +17,14 @@ type Options struct {
 	Fields *Fields
 
 	// Attributes returns attributes of a request that the code around has verified,
-	// by name. They win over what the request says. Policy reads them; the request's
-	// context usually knows them.
+	// by name; the request's context usually knows them. They win over what the request
+	// says, and one that is "" is missing. Policy calls it once for each request, New
+	// never; nil gives none.
 	Attributes func(*http.Request) map[string]string
 
 	// Error sees the store's errors, which clients are not told; nil drops them. It
-	// is called by New's middleware; a policy's errors are seen by its Observe.
+	// is called by New's middleware; a policy's errors are seen by Observe and
+	// SettleFailed of policy.Options.
 	Error func(*http.Request, error)
 }
 

@@ -10,7 +10,10 @@ import (
 	"github.com/drossel-io/drossel/policy"
 )
 
-// Policy returns middleware that decides every request by lim.
+// Policy returns middleware that decides every request by lim. Nil options are the
+// defaults. It holds a request where a limit has a wait, keeps its place in flight until
+// the handler returns, and tells charge_on the status that the handler has written: 200 if
+// none, 500 if it has panicked before.
 func Policy(lim *policy.Limiter, opts *Options) func(http.Handler) http.Handler {
 	m := deciding{lim: lim}
 	if opts != nil {

@@ -10,7 +10,8 @@ import (
 )
 
 // A Renderer writes the decisions of one policy into responses: for servers that
-// call policy.Limiter.Decide themselves. It is safe for concurrent use.
+// call policy.Limiter.Decide themselves. It is safe for concurrent use. Make one for each
+// policy, not for each request.
 type Renderer struct {
 	fields Fields
 	body   *policy.Body            // of denials; nil for a problem document

@@ -222,9 +222,10 @@ type Outcome struct {
 }
 
 // Done settles the decision: a limit with charge_on gets its charge back unless
-// the status is listed, a place in flight is freed. A request without a status
-// keeps its charge: nobody knows what it did. Where nothing depends on the outcome,
-// and a second time, Done does nothing.
+// the status is listed, a place in flight is freed. A request without a status keeps
+// its charge: nobody knows what it did. Where nothing depends on the outcome, and a
+// second time, Done does nothing. A ctx that has ended may keep a store from settling:
+// give it context.WithoutCancel of the request's, as Serve does.
 func (d *Decision) Done(ctx context.Context, o Outcome) {
 	if d.done || d.plan == nil || !d.plan.settles && o.Costs == nil || !d.Batch.Allowed || d.Batch.Peek {
 		return

@@ -9,7 +9,7 @@ import (
 	"github.com/drossel-io/drossel"
 )
 
-// Hold waits for the Delay of a decision; false if ctx, the request's, ended first.
+// Hold waits for the Delay of a decision, which usually is 0; false if ctx, the request's, ended first.
 func Hold(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return true

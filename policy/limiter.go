@@ -18,8 +18,8 @@ import (
 
 // Options configure a Limiter. Nil means the defaults.
 type Options struct {
-	// Store keeps the state; nil means a new drossel.Memory, and is an error if the
-	// file names another store.
+	// Store keeps the state. Nil means a new drossel.Memory of the size that the file
+	// says; it is an error if the file's store is Redis.
 	Store drossel.Store
 
 	// Observe sees every decision once, at the end of Decide. It is called
