@@ -68,7 +68,7 @@ type Gateway struct {
 	exchanges sync.Pool // of *exchange
 
 	log     *slog.Logger
-	down    atomic.Bool // the upstream did not answer last
+	outage  outage
 	proxy   proxyWatch
 	strange notice // connections that do not begin as they should
 	full    notice // connections that wait
@@ -188,7 +188,7 @@ func (g *Gateway) Reload(l *policy.Limiter) error {
 	}
 	g.rules.Store(next)
 	if before.upstream.Host != next.upstream.Host || before.upstream.Scheme != next.upstream.Scheme || before.transports != next.transports {
-		g.down.Store(false)
+		g.outage.forget()
 		before.transports.closeIdle()
 	}
 	return nil
@@ -352,7 +352,7 @@ func (e *exchange) modifyResponse(res *http.Response) error {
 	if e.body != nil && res.Request.ProtoMajor == 2 {
 		e.body.free.Store(true)
 	}
-	e.gateway.answers(e.rules.upstream)
+	e.gateway.outage.answers(e.gateway.log, e.rules.upstream)
 	e.rules.renderer.AddFields(res.Header, e.decision)
 	if e.rules.settings.CORS != nil {
 		e.expose(res.Header)

@@ -151,10 +151,7 @@ func (e *exchange) fail(w http.ResponseWriter, r *http.Request, err error) {
 		e.answer(w, r, problemTimeout())
 		return
 	}
-	if !g.down.Swap(true) {
-		g.log.LogAttrs(r.Context(), slog.LevelError, "upstream does not answer",
-			slog.String("upstream", e.rules.upstream.Redacted()), slog.String("error", redact.Error(err)))
-	}
+	g.outage.fails(r.Context(), g.log, e.rules.upstream, err)
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		e.answer(w, r, problemTimeout())
 		return
@@ -231,13 +228,6 @@ func (b *requestBody) leave() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.client = nil
-}
-
-// answers notes that the upstream has answered.
-func (g *Gateway) answers(upstream *url.URL) {
-	if g.down.Load() && g.down.Swap(false) {
-		g.log.LogAttrs(context.Background(), slog.LevelInfo, "upstream answers again", slog.String("upstream", upstream.Redacted()))
-	}
 }
 
 // A problem is an answer of the gateway's own (RFC 9457).
