@@ -3,9 +3,11 @@ FUZZTIME ?= 20s
 
 # Debian packages of what tests start: the clients of examples/clients in other languages, and servers.
 SERVERS := default-jdk-headless nodejs prometheus python3 redis-sentinel redis-server nginx-light caddy haproxy curl
+# npm comes with some builds of nodejs, which then do without Debian's package of it.
+SERVERS += $(if $(shell command -v npm),,npm)
 
 # The modules beside the root, each with a go.mod of its own. What tools holds is tested too.
-MODULES := $(patsubst %/go.mod,%,$(wildcard tools/go.mod bench/go.mod test/go.mod examples/go.mod examples/*/go.mod redisstore/*/go.mod))
+MODULES := $(patsubst %/go.mod,%,$(wildcard tools/go.mod bench/go.mod test/go.mod examples/go.mod examples/*/go.mod redisstore/*/go.mod clients/*/go.mod))
 LINT := $(GO) tool -modfile=tools/go.mod golangci-lint
 
 .PHONY: check format vet lint test servers race fuzz faults bench gen gen-check build help

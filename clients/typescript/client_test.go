@@ -1,0 +1,44 @@
+// Package typescript_test runs the tests of the npm package.
+package typescript_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// The tests of the package pass in Node and in Bun, from what a fresh clone has.
+func TestPackage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts Node and Bun")
+	}
+	npm(t, "ci", "--no-audit", "--no-fund", "--prefer-offline")
+	npm(t, "run", "test:build")
+	for _, runtime := range []string{"node", "bun"} {
+		t.Run(runtime, func(t *testing.T) {
+			tmp := t.TempDir()
+			t.Setenv("TMPDIR", tmp)
+			npm(t, "run", "test:"+runtime)
+			left, err := filepath.Glob(filepath.Join(tmp, "drossel-*"))
+			if err != nil || len(left) > 0 {
+				t.Errorf("%v: the tests left %q", err, left)
+			}
+		})
+	}
+}
+
+func npm(t *testing.T, args ...string) {
+	t.Helper()
+	path, err := exec.LookPath("npm")
+	if err != nil {
+		t.Fatal("there is no npm: make servers installs it, go test -short does without")
+	}
+	cmd := exec.CommandContext(t.Context(), path, args...)
+	cmd.Env = append(os.Environ(), "NO_COLOR=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("npm %v: %v\n%s", args, err, out)
+	}
+	t.Logf("npm %v\n%s", args, out)
+}
