@@ -334,13 +334,14 @@ func TestStallHTTP2(t *testing.T) {
 		if body, err := io.ReadAll(res.Body); string(body) != "late" || err != nil {
 			t.Errorf("a silent request whose response has begun: %q, error %v", body, err)
 		}
+		_ = res.Body.Close()
 		running.Wait()
 		req, _ = http.NewRequestWithContext(ctx, http.MethodGet, "http://api.example/much", nil)
-		res, err = c.Do(req)
+		much, err := c.Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer res.Body.Close()
+		defer much.Body.Close()
 		if took := <-ended; took < 10*time.Second || took > 20*time.Second {
 			t.Errorf("a client that does not read is cut off after %v", took)
 		}

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 	"testing/synctest"
+	"time"
 
 	"github.com/drossel-io/drossel"
 	"github.com/drossel-io/drossel/internal/gateway"
