@@ -8,6 +8,27 @@ local down = os.getenv("DROSSEL_DOWN") or "closed"
 -- Fields of the client that the policy reads (header.x-api-key), in lower case.
 local passed = { "authorization", "x-api-key", "cookie", "origin", "access-control-request-method" }
 
+-- HAProxy's client ends the process if it is to send more than a hundred fields, and a client can
+-- send one of them so often.
+local most = 64
+
+-- Returns the lines of a field.
+local function lines_of(fields, name)
+	local lines = {}
+	for i = 0, #(fields[name] or {}) do
+		lines[#lines + 1] = fields[name] and fields[name][i]
+	end
+	return lines
+end
+
+local function too_many(txn)
+	local fields, n = txn.http:req_get_headers(), 0
+	for _, name in ipairs(passed) do
+		n = n + #lines_of(fields, name)
+	end
+	return n > most
+end
+
 local function ask(txn)
 	local fields = txn.http:req_get_headers()
 	local headers = {
@@ -19,10 +40,7 @@ local function ask(txn)
 		headers["x-original-host"] = { fields["host"][0] }
 	end
 	for _, name in ipairs(passed) do
-		local lines = {}
-		for i = 0, #(fields[name] or {}) do
-			lines[#lines + 1] = fields[name] and fields[name][i]
-		end
+		local lines = lines_of(fields, name)
 		if #lines > 0 then
 			headers[name] = lines
 		end
@@ -49,6 +67,10 @@ local function finish(txn, status, headers, body)
 end
 
 local function decide(txn)
+	if too_many(txn) then
+		finish(txn, 431, { ["cache-control"] = "no-store" })
+		return
+	end
 	local ok, answer = false, nil
 	if txn.f:nbsrv("drossel") > 0 then
 		ok, answer = pcall(ask, txn)

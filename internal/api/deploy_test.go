@@ -40,7 +40,7 @@ func TestProxyDocs(t *testing.T) {
 	}
 }
 
-// The files that no test runs say what the recorded requests were recorded with.
+// The files that no test runs say what the requests of the test TestDialects are written for.
 func TestDeployedTraefikAndEnvoy(t *testing.T) {
 	var traefik struct {
 		HTTP struct {

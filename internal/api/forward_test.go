@@ -33,8 +33,10 @@ routes:
   /: unlimited
 `
 
-// What the dialects send about POST api.example.com/orders?a=1 of 203.0.113.7, as it was recorded.
-var recorded = map[string]struct {
+// What proxies ask about POST api.example.com/orders?a=1 of 203.0.113.7. These are written by hand, from
+// what the proxies document, and none was recorded. TestProxies runs nginx, Caddy and HAProxy themselves;
+// nothing runs Traefik and Envoy.
+var written = map[string]struct {
 	request string
 	from    string // the policy's client_ip_from
 }{
@@ -94,8 +96,8 @@ x-envoy-expected-rq-timeout-ms: 100
 `},
 }
 
-// replay sends a recorded question and returns the answer.
-func (s *served) replay(t testing.TB, request string) reply {
+// sendRaw sends a question and returns the answer.
+func (s *served) sendRaw(t testing.TB, request string) reply {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 	if err != nil {
@@ -110,22 +112,22 @@ func (s *served) replay(t testing.TB, request string) reply {
 
 // Every dialect says the same about the same request, each in its own way.
 func TestDialects(t *testing.T) {
-	for name, tt := range recorded {
+	for name, tt := range written {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, strings.Replace(forwardPolicy, "FROM", tt.from, 1))
 			for i := range 2 {
-				res := s.replay(t, tt.request)
+				res := s.sendRaw(t, tt.request)
 				if res.StatusCode != 200 || res.Header.Get("Ratelimit") != fmt.Sprintf(`"two";r=%d;t=%d`, 1-i, 1800) || res.Header.Get("Drossel-Status") != "200" {
 					t.Errorf("%d: status %d, fields %v", i, res.StatusCode, res.Header)
 				}
 			}
 			// Another client, another method, another host and another path are not denied.
 			for _, other := range [][2]string{{"203.0.113.7", "203.0.113.8"}, {"POST", "PUT"}, {"api.example.com", "www.example.com"}, {"/orders", "/order"}} {
-				if res := s.replay(t, strings.ReplaceAll(tt.request, other[0], other[1])); res.StatusCode != 200 {
+				if res := s.sendRaw(t, strings.ReplaceAll(tt.request, other[0], other[1])); res.StatusCode != 200 {
 					t.Errorf("%v: status %d", other, res.StatusCode)
 				}
 			}
-			res := s.replay(t, tt.request)
+			res := s.sendRaw(t, tt.request)
 			body, _ := io.ReadAll(res.Body)
 			var problem struct{ Error struct{ Code string } }
 			if err := json.Unmarshal(body, &problem); err != nil || problem.Error.Code != "RATE_LIMITED" {
@@ -161,13 +163,13 @@ func TestDialectsIgnoreClients(t *testing.T) {
 		"traefik": "X-Original-Method: GET\nX-Original-URI: /free\nX-Original-Host: x\nX-Real-IP: 198.51.100.1\n",
 		"envoy":   "X-Original-URI: /free\nX-Forwarded-Uri: /free\nX-Forwarded-Host: x\nX-Envoy-Original-Path: /free\n",
 	}
-	for name, tt := range recorded {
+	for name, tt := range written {
 		s := serve(t, strings.Replace(forwardPolicy, "FROM", tt.from, 1))
 		request := strings.Replace(tt.request, "\n\n", "\n"+spoofs[name]+"\n", 1)
 		for range 2 {
-			s.replay(t, request)
+			s.sendRaw(t, request)
 		}
-		if res := s.replay(t, request); res.Header.Get("Drossel-Status") != "429" {
+		if res := s.sendRaw(t, request); res.Header.Get("Drossel-Status") != "429" {
 			t.Errorf("%s: status %d, fields %v", name, res.StatusCode, res.Header)
 		}
 		if name == "envoy" {
@@ -175,11 +177,11 @@ func TestDialectsIgnoreClients(t *testing.T) {
 		}
 		for _, field := range []string{"Uri: ", "URI: ", "Method: "} {
 			twice := strings.Replace(tt.request, field, field+"x\nX-Original-"+field+"y\nX-Forwarded-"+field, 1)
-			if res := s.replay(t, twice); twice != tt.request && res.StatusCode != 400 {
+			if res := s.sendRaw(t, twice); twice != tt.request && res.StatusCode != 400 {
 				t.Errorf("%s: %q twice: status %d", name, field, res.StatusCode)
 			}
 		}
-		if res := s.replay(t, "GET /v1/check/"+name+" HTTP/1.1\nHost: x\n\n"); res.StatusCode != 400 {
+		if res := s.sendRaw(t, "GET /v1/check/"+name+" HTTP/1.1\nHost: x\n\n"); res.StatusCode != 400 {
 			t.Errorf("%s without its fields: status %d", name, res.StatusCode)
 		}
 	}
@@ -189,17 +191,17 @@ func TestDialectsIgnoreClients(t *testing.T) {
 func TestDialectsKeepPaths(t *testing.T) {
 	s := serve(t, strings.Replace(forwardPolicy, "FROM", "x-forwarded-for", 1))
 	for i, path := range []string{"/a//b", "/%61/./b", "/x/../a/b"} {
-		res := s.replay(t, "GET /v1/check/envoy"+path+" HTTP/1.1\nhost: x\nx-forwarded-for: 203.0.113.7\n\n")
+		res := s.sendRaw(t, "GET /v1/check/envoy"+path+" HTTP/1.1\nhost: x\nx-forwarded-for: 203.0.113.7\n\n")
 		if want := []int{200, 429, 429}[i]; res.StatusCode != want {
 			t.Errorf("envoy %s: status %d, want %d", path, res.StatusCode, want)
 		}
-		res = s.replay(t, "GET /v1/check/caddy HTTP/1.1\nHost: x\nX-Forwarded-For: 203.0.113.8\nX-Forwarded-Method: GET\nX-Forwarded-Uri: "+path+"\n\n")
+		res = s.sendRaw(t, "GET /v1/check/caddy HTTP/1.1\nHost: x\nX-Forwarded-For: 203.0.113.8\nX-Forwarded-Method: GET\nX-Forwarded-Uri: "+path+"\n\n")
 		if want := []int{200, 429, 429}[i]; res.StatusCode != want {
 			t.Errorf("caddy %s: status %d, want %d", path, res.StatusCode, want)
 		}
 	}
 	for _, target := range []string{"", "/", "?a=1"} {
-		if res := s.replay(t, "GET /v1/check/envoy"+target+" HTTP/1.1\nhost: x\nx-forwarded-for: 203.0.113.7\n\n"); res.StatusCode != 200 {
+		if res := s.sendRaw(t, "GET /v1/check/envoy"+target+" HTTP/1.1\nhost: x\nx-forwarded-for: 203.0.113.7\n\n"); res.StatusCode != 200 {
 			t.Errorf("envoy %q: status %d", target, res.StatusCode)
 		}
 	}
@@ -212,7 +214,7 @@ func TestForwardAuthWhoMayAsk(t *testing.T) {
 		o.Limiter, o.Log = newLimiter(t, text, nil), slog.New(slog.NewTextHandler(&log, nil))
 	})
 	for range 3 {
-		res := s.replay(t, recorded["nginx"].request)
+		res := s.sendRaw(t, written["nginx"].request)
 		if res.StatusCode != 403 || res.Header.Get("Drossel-Status") != "" {
 			t.Errorf("status %d, Drossel-Status %q for who is not trusted", res.StatusCode, res.Header.Get("Drossel-Status"))
 		}
@@ -222,10 +224,10 @@ func TestForwardAuthWhoMayAsk(t *testing.T) {
 		t.Errorf("the log is\n%s", got)
 	}
 	s = serve(t, strings.Replace(strings.Replace(forwardPolicy, "FROM", "x-real-ip", 1), "nginx, ", "", 1))
-	if res := s.replay(t, recorded["nginx"].request); res.StatusCode != 404 {
+	if res := s.sendRaw(t, written["nginx"].request); res.StatusCode != 404 {
 		t.Errorf("status %d for a proxy that the policy does not name", res.StatusCode)
 	}
-	if res := s.replay(t, strings.ReplaceAll(recorded["nginx"].request, "nginx", "apache")); res.StatusCode != 404 {
+	if res := s.sendRaw(t, strings.ReplaceAll(written["nginx"].request, "nginx", "apache")); res.StatusCode != 404 {
 		t.Errorf("status %d for a proxy that nobody knows", res.StatusCode)
 	}
 }
@@ -248,7 +250,7 @@ func TestForwardAuthOnASocket(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = io.WriteString(conn, strings.ReplaceAll(recorded["nginx"].request, "\n", "\r\n"))
+		_, _ = io.WriteString(conn, strings.ReplaceAll(written["nginx"].request, "\n", "\r\n"))
 		res := readResponse(t, conn)
 		_ = conn.Close()
 		if want := []string{"200", "200", "429"}[i]; res.Header.Get("Drossel-Status") != want {
@@ -259,10 +261,10 @@ func TestForwardAuthOnASocket(t *testing.T) {
 
 // While the store cannot tell, closed is a denial in every dialect, and open is none.
 func TestForwardAuthWhileTheStoreFails(t *testing.T) {
-	for name, tt := range recorded {
+	for name, tt := range written {
 		text := strings.Replace(forwardPolicy, "FROM", tt.from, 1)
 		s := serve(t, "", func(o *api.Options) { o.Limiter = newLimiter(t, text, broken{}) })
-		res := s.replay(t, strings.Replace(tt.request, "/orders", "/closed", 1))
+		res := s.sendRaw(t, strings.Replace(tt.request, "/orders", "/closed", 1))
 		want := map[string]int{"nginx": 403, "envoy": 429}[name] // Envoy lets a 5xx through with failure_mode_allow
 		if want == 0 {
 			want = 503
@@ -270,7 +272,7 @@ func TestForwardAuthWhileTheStoreFails(t *testing.T) {
 		if res.StatusCode != want || res.Header.Get("Drossel-Status") != "503" || res.Header.Get("Retry-After") == "" {
 			t.Errorf("%s: status %d, fields %v", name, res.StatusCode, res.Header)
 		}
-		if res := s.replay(t, strings.Replace(tt.request, "/orders", "/open", 1)); res.StatusCode != 200 {
+		if res := s.sendRaw(t, strings.Replace(tt.request, "/orders", "/open", 1)); res.StatusCode != 200 {
 			t.Errorf("%s: status %d while open", name, res.StatusCode)
 		}
 	}
@@ -278,9 +280,9 @@ func TestForwardAuthWhileTheStoreFails(t *testing.T) {
 
 // A limit may have a status of its own.
 func TestForwardAuthStatus(t *testing.T) {
-	for name, tt := range recorded {
+	for name, tt := range written {
 		s := serve(t, strings.Replace(forwardPolicy, "FROM", tt.from, 1))
-		res := s.replay(t, strings.Replace(tt.request, "/orders", "/forbidden", 1))
+		res := s.sendRaw(t, strings.Replace(tt.request, "/orders", "/forbidden", 1))
 		if res.StatusCode != 403 || res.Header.Get("Drossel-Status") != "403" || res.Header.Get("Retry-After") != "" {
 			t.Errorf("%s: status %d, fields %v", name, res.StatusCode, res.Header)
 		}

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
@@ -22,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drossel-io/drossel"
 	"github.com/drossel-io/drossel/internal/api"
 )
 
@@ -42,10 +44,30 @@ routes:
 
 // A proxyUnderTest is one of the configurations in deploy/, run by the real program.
 type proxyUnderTest struct {
-	name string
-	from string // the field that names the client
-	// start runs the proxy and returns its process. down is closed or open.
-	start func(t *testing.T, listen, drossel, app, down string) *exec.Cmd
+	name  string
+	from  string // the field that names the client
+	start func(t *testing.T, listen string, at deployment) *exec.Cmd
+}
+
+// A deployment is what a configuration is set to.
+type deployment struct {
+	drossel, app string // addresses
+	down         string // closed or open: what happens if Drossel does not answer
+
+	// hasty keeps the timeouts of the file. They are for a Drossel that does not answer: on a
+	// machine that stands still for a moment an answer comes later than that, so the
+	// other tests wait longer for it, by the settings that the pages name.
+	hasty bool
+}
+
+// waits returns pairs for deployed: how long the proxy waits for Drossel.
+func (d deployment) waits(pairs ...string) []string {
+	if d.hasty {
+		for i := 1; i < len(pairs); i += 2 {
+			pairs[i] = pairs[i-1]
+		}
+	}
+	return pairs
 }
 
 func proxies() []proxyUnderTest {
@@ -81,11 +103,12 @@ func writeFile(t *testing.T, path, text string) string {
 	return path
 }
 
-func startNginx(t *testing.T, listen, drossel, app, down string) *exec.Cmd {
+func startNginx(t *testing.T, listen string, at deployment) *exec.Cmd {
 	dir := t.TempDir()
-	writeFile(t, filepath.Join(dir, "drossel.conf"), deployed(t, "nginx/drossel.conf",
-		"server 127.0.0.1:7080;", "server "+drossel+";", "server 127.0.0.1:3000;", "server "+app+";",
-		"listen 8080;", "listen "+listen+";", "set $drossel_down closed;", "set $drossel_down "+down+";"))
+	writeFile(t, filepath.Join(dir, "drossel.conf"), deployed(t, "nginx/drossel.conf", append(
+		at.waits("proxy_connect_timeout 50ms;", "proxy_connect_timeout 20s;", "_timeout 100ms;", "_timeout 20s;"),
+		"server 127.0.0.1:7080;", "server "+at.drossel+";", "server 127.0.0.1:3000;", "server "+at.app+";",
+		"listen 8080;", "listen "+listen+";", "set $drossel_down closed;", "set $drossel_down "+at.down+";")...))
 	main := writeFile(t, filepath.Join(dir, "nginx.conf"), strings.ReplaceAll(`
 daemon off;
 master_process off;
@@ -105,21 +128,23 @@ http {
 	return exec.Command("nginx", "-p", dir, "-e", "stderr", "-c", main)
 }
 
-func startCaddy(t *testing.T, listen, drossel, app, down string) *exec.Cmd {
+func startCaddy(t *testing.T, listen string, at deployment) *exec.Cmd {
 	dir := t.TempDir()
-	file := writeFile(t, filepath.Join(dir, "Caddyfile"), "{\n\tadmin off\n}\n"+deployed(t, "caddy/Caddyfile"))
+	file := writeFile(t, filepath.Join(dir, "Caddyfile"), "{\n\tadmin off\n}\n"+deployed(t, "caddy/Caddyfile",
+		at.waits("dial_timeout 50ms", "dial_timeout 20s", "response_header_timeout 100ms", "response_header_timeout 20s")...))
 	cmd := exec.Command("caddy", "run", "--config", file, "--adapter", "caddyfile")
 	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_DATA_HOME="+dir,
-		"LISTEN=http://"+listen[strings.LastIndex(listen, ":"):], "DROSSEL="+drossel, "APP="+app, "DROSSEL_DOWN="+down)
+		"LISTEN=http://"+listen[strings.LastIndex(listen, ":"):], "DROSSEL="+at.drossel, "APP="+at.app, "DROSSEL_DOWN="+at.down)
 	return cmd
 }
 
-func startHAProxy(t *testing.T, listen, drossel, app, down string) *exec.Cmd {
+func startHAProxy(t *testing.T, listen string, at deployment) *exec.Cmd {
 	dir := t.TempDir()
 	lua := writeFile(t, filepath.Join(dir, "drossel.lua"), deployed(t, "haproxy/drossel.lua"))
-	file := writeFile(t, filepath.Join(dir, "haproxy.cfg"), deployed(t, "haproxy/haproxy.cfg",
-		"/etc/haproxy/drossel.lua", lua, "setenv DROSSEL_DOWN closed", "setenv DROSSEL_DOWN "+down, "server drossel 127.0.0.1:7080", "server drossel "+drossel,
-		"bind :8080", "bind "+listen, "server app 127.0.0.1:3000", "server app "+app))
+	file := writeFile(t, filepath.Join(dir, "haproxy.cfg"), deployed(t, "haproxy/haproxy.cfg", append(
+		at.waits("setenv DROSSEL_TIMEOUT 100", "setenv DROSSEL_TIMEOUT 20000", "inter 200ms", "inter 20s"),
+		"/etc/haproxy/drossel.lua", lua, "setenv DROSSEL_DOWN closed", "setenv DROSSEL_DOWN "+at.down, "server drossel 127.0.0.1:7080", "server drossel "+at.drossel,
+		"bind :8080", "bind "+listen, "server app 127.0.0.1:3000", "server app "+at.app)...))
 	return exec.Command("haproxy", "-db", "-f", file)
 }
 
@@ -152,7 +177,7 @@ func installed(t *testing.T, p proxyUnderTest) {
 }
 
 // newSite starts the app and the proxy.
-func newSite(t *testing.T, p proxyUnderTest, drossel, down string) *site {
+func newSite(t *testing.T, p proxyUnderTest, at deployment) *site {
 	t.Helper()
 	installed(t, p)
 	s := &site{}
@@ -169,15 +194,16 @@ func newSite(t *testing.T, p proxyUnderTest, drossel, down string) *site {
 		fmt.Fprintf(w, "%s %s %d %s", r.Method, r.URL.RequestURI(), n, hex.EncodeToString(sum.Sum(nil)))
 	}))
 	t.Cleanup(app.Close)
-	s.start(t, p, drossel, strings.TrimPrefix(app.URL, "http://"), down)
+	at.app = strings.TrimPrefix(app.URL, "http://")
+	s.start(t, p, at)
 	return s
 }
 
 // start starts the proxy.
-func (s *site) start(t *testing.T, p proxyUnderTest, drossel, app, down string) {
+func (s *site) start(t *testing.T, p proxyUnderTest, at deployment) {
 	t.Helper()
 	s.at = freeAddress(t)
-	cmd := p.start(t, s.at, drossel, app, down)
+	cmd := p.start(t, s.at, at)
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
 	if err := cmd.Start(); err != nil {
@@ -287,7 +313,7 @@ func TestProxies(t *testing.T) {
 	want := "POST /posts?a=%20b " + strconv.Itoa(len(body)) + " " + hex.EncodeToString(sum[:])
 	for _, p := range proxies() {
 		t.Run(p.name, func(t *testing.T) {
-			s := newSite(t, p, drosselFor(t, p), "closed")
+			s := newSite(t, p, deployment{drossel: drosselFor(t, p), down: "closed"})
 			spoof := http.Header{
 				"X-Original-Uri": {"/free"}, "X-Original-Method": {"GET"}, "X-Real-Ip": {"198.51.100.9"}, "X-Forwarded-For": {"198.51.100.9"},
 				"X-Forwarded-Uri": {"/free"}, "X-Forwarded-Method": {"GET"}, "X-Original-Host": {"x"}, "Drossel-Status": {"200"},
@@ -353,7 +379,7 @@ func TestProxies(t *testing.T) {
 func TestProxiesRetryAfterIsTrue(t *testing.T) {
 	for _, p := range proxies() {
 		t.Run(p.name, func(t *testing.T) {
-			s := newSite(t, p, drosselFor(t, p), "closed")
+			s := newSite(t, p, deployment{drossel: drosselFor(t, p), down: "closed"})
 			for range 50 { // the last one was allowed at most a second ago
 				res, _ := s.do(t, "127.0.0.1", "GET", "", "/pace", nil, nil)
 				if res.StatusCode == 200 {
@@ -413,7 +439,7 @@ func TestProxiesWithoutDrossel(t *testing.T) {
 				"refusing":    func() string { return answering(t, 400) },
 			} {
 				t.Run(p.name+" "+down+" "+name, func(t *testing.T) {
-					s := newSite(t, p, drossel(), down)
+					s := newSite(t, p, deployment{drossel: drossel(), down: down, hasty: name == "silent" || name == "dead"})
 					res, text := s.do(t, "127.0.0.1", "POST", "", "/posts", nil, []byte("four"))
 					answered := name == "not trusted" || name == "refusing"
 					switch {
@@ -443,7 +469,7 @@ func TestProxiesWhileTheStoreFails(t *testing.T) {
 			t.Run(p.name+" "+down, func(t *testing.T) {
 				text := strings.Replace(proxiedPolicy, "FROM", p.from, 1)
 				drossel := drosselFor(t, p, func(o *api.Options) { o.Limiter = newLimiter(t, text, broken{}) })
-				s := newSite(t, p, drossel, down)
+				s := newSite(t, p, deployment{drossel: drossel, down: down})
 				res, body := s.do(t, "127.0.0.1", "GET", "", "/closed", nil, nil)
 				if res.StatusCode != 503 || res.Header.Get("Retry-After") != "1" || !strings.Contains(body, "RATE_LIMITER_UNAVAILABLE") || s.reached.Load() != 0 {
 					t.Errorf("closed: status %d, fields %v, body %s", res.StatusCode, res.Header, body)
@@ -463,19 +489,25 @@ func TestProxiesOpenIsNoWayAround(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			installed(t, p)
 			s := &site{}
-			s.start(t, p, drosselFor(t, p), s.anything(t), "open")
+			s.start(t, p, deployment{drossel: drosselFor(t, p), app: s.anything(t), down: "open"})
 			for range 3 {
 				if res, _ := s.do(t, "127.0.0.1", "POST", "api.example.com", "/posts", nil, nil); res.StatusCode != 200 {
 					t.Fatalf("status %d", res.StatusCode)
 				}
 			}
 			before := s.reached.Load()
-			for _, head := range []string{
+			heads := []string{
 				"X-Evil: a\x01b\r\n", "X-Evil: a\x7fb\r\n", "X-Api-Key: a\x02\r\n", "Cookie: a\x1f\r\n", "Transfer-Encoding: chunked\r\n",
 				"Upgrade: h2c\r\n", "Connection: X-Real-IP, X-Original-URI, X-Original-Method, X-Forwarded-Uri, X-Forwarded-Method, X-Forwarded-For\r\n",
 				"X_Original_URI: /free\r\n", "X-Long: " + strings.Repeat("a", 7000) + "\r\n" + "X-Longer: " + strings.Repeat("b", 7000) + "\r\n",
-				strings.Repeat("X-Many: b\r\n", 90), "Authorization: \x80\xff\r\n",
-			} {
+				strings.Repeat("X-Many: b\r\n", 90), "Authorization: \x80\xff\r\n", "Expect: nothing\r\n",
+				"Cookie: " + strings.Repeat("c", 15_000) + "\r\n", "Cookie: " + strings.Repeat("c", 15_150) + "\r\n", "Cookie: " + strings.Repeat("c", 15_200) + "\r\n",
+				strings.Repeat("X-Long: "+strings.Repeat("a", 7000)+"\r\n", 30), strings.Repeat("X-Long: "+strings.Repeat("a", 7000)+"\r\n", 130),
+			}
+			for n := 80; n < 102; n++ {
+				heads = append(heads, strings.Repeat("X-Api-Key:\r\n", n), strings.Repeat("Cookie: b\r\n", n))
+			}
+			for _, head := range heads {
 				conn, err := net.Dial("tcp", s.at)
 				if err != nil {
 					t.Fatal(err)
@@ -486,12 +518,41 @@ func TestProxiesOpenIsNoWayAround(t *testing.T) {
 				} else {
 					fmt.Fprint(conn, "Content-Length: 0\r\n\r\n")
 				}
-				res := readResponse(t, conn)
+				res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 				_ = conn.Close()
+				if err != nil {
+					res = &http.Response{StatusCode: 499} // the proxy hangs up on some, which is as good
+				}
 				if res.StatusCode < 400 || s.reached.Load() != before {
 					t.Errorf("%.40q: status %d, the app saw %d more", head, res.StatusCode, s.reached.Load()-before)
 				}
 			}
 		})
+	}
+}
+
+// A policy may have limits and a body of its own that make the answers of Drossel long.
+func TestProxiesLongAnswers(t *testing.T) {
+	var limits, names strings.Builder
+	for i := range drossel.MaxChecks {
+		name := fmt.Sprintf("%s-%02d", strings.Repeat("long-name", 6), i)
+		fmt.Fprintf(&limits, "  %s: {rate: 2/h, by: ip}\n", name)
+		fmt.Fprintf(&names, "%s, ", name)
+	}
+	for _, p := range proxies() {
+		for _, down := range []string{"closed", "open"} {
+			t.Run(p.name+" "+down, func(t *testing.T) {
+				text := "decisions: {forward_auth: [" + p.name + "]}\nidentity: {trusted_proxies: [127.0.0.1], client_ip_from: " + p.from + "}\n" +
+					"response:\n  body: |\n    {\"text\": \"" + strings.Repeat("long text ", 200) + "\"}\n" +
+					"limits:\n" + limits.String() + "routes:\n  /: {limits: [" + names.String() + "]}\n"
+				s := newSite(t, p, deployment{drossel: strings.TrimPrefix(serve(t, text).url, "http://"), down: down})
+				for i := range 4 {
+					res, _ := s.do(t, "127.0.0.1", "GET", "", "/", nil, nil)
+					if want := []int{200, 200, 429, 429}[i]; res.StatusCode != want || !strings.HasPrefix(res.Header.Get("RateLimit"), `"long-name`) {
+						t.Errorf("%d: status %d, want %d; RateLimit has %d bytes", i, res.StatusCode, want, len(res.Header.Get("RateLimit")))
+					}
+				}
+			})
+		}
 	}
 }
