@@ -36,7 +36,8 @@ func blocks(t testing.TB, prefix string) (found []string) {
 func startDocumented(t testing.TB, config ...string) (admin *redistest.Server, address string) {
 	t.Helper()
 	server := redistest.Start(t, append(config, strings.TrimSpace(blocks(t, "user drossel ")[0]))...)
-	return server, strings.Replace(server.URL(), "redis://", "redis://drossel:change-me@", 1)
+	server.User = "drossel:change-me"
+	return server, server.URL()
 }
 
 // The commands and the configuration of docs/redis.md work.

@@ -11,11 +11,11 @@ import (
 	"github.com/drossel-io/drossel/redisstore/redistest"
 )
 
-// start starts a server whose keys are looked at when the test is over: each has a
-// time to live, and none holds what somebody could read out of it.
+// start starts a server for the user of docs/redis.md, whose keys are looked at when the
+// test is over: each has a time to live, and none holds what somebody could read out of it.
 func start(t *testing.T, config ...string) *redistest.Server {
 	t.Helper()
-	server := redistest.Start(t, config...)
+	server, _ := startDocumented(t, config...)
 	t.Cleanup(func() { scanKeys(t, server) })
 	return server
 }
@@ -26,22 +26,7 @@ func plainWords() []string { return []string{"alice", "bobby", "client-", "203.0
 
 func scanKeys(t *testing.T, server *redistest.Server) {
 	t.Helper()
-	if _, err := server.Try("PING"); err != nil {
-		return // the test has ended it
-	}
-	keys, _ := server.Do("KEYS", "*").([]any)
-	for _, k := range keys {
-		key, _ := k.(string)
-		if ttl, _ := server.Do("PTTL", key).(int64); ttl <= 0 {
-			t.Errorf("key %s has no time to live (%d)", key, ttl)
-		}
-		dump := fmt.Sprint(key, server.Do("DUMP", key))
-		for _, word := range plainWords() {
-			if strings.Contains(dump, word) {
-				t.Errorf("key %s holds %q", key, word)
-			}
-		}
-	}
+	server.Scan(plainWords()...)
 }
 
 func one(b *drossel.Budget, key string) drossel.Check {
@@ -73,7 +58,7 @@ func everyLimit() []string {
 // than they are needed.
 func TestKeys(t *testing.T) {
 	server := start(t)
-	s := openStore(t, server.URL(), &Options{NoSecret: true, Prefix: "shop:eu"})
+	s := openStore(t, "redis://"+server.Addr, &Options{NoSecret: true, Prefix: "shop:eu"})
 	b := parse(t, "search", "5/m")
 	take(t, s, batchOf(one(b, "alice")))
 	take(t, s, batchOf(drossel.Check{Budget: b, Key: "tenant-1 alice", Group: "tenant-1", Cost: 1}))

@@ -17,7 +17,6 @@ import (
 	"math/big"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -96,77 +95,6 @@ func TestRaceOfClients(t *testing.T) {
 				t.Errorf("%s: %d are admitted, want 50", limit, n)
 			}
 		}
-	}
-}
-
-const processRounds = 20
-
-// Four processes do the same.
-func TestRaceOfProcesses(t *testing.T) {
-	server := start(t)
-	var processes sync.WaitGroup
-	var mu sync.Mutex
-	admitted := map[string]int{}
-	for range 4 {
-		processes.Go(func() {
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestProcess$", "-test.count=1")
-			cmd.Env = append(os.Environ(), "DROSSEL_TEST_REDIS="+server.URL())
-			out, err := cmd.CombinedOutput()
-			if err != nil {
-				t.Errorf("%v\n%s", err, out)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			for line := range strings.Lines(string(out)) {
-				if round, n, ok := strings.Cut(strings.TrimSpace(line), " admitted "); ok {
-					count, _ := strconv.Atoi(n)
-					admitted[round] += count
-				}
-			}
-		})
-	}
-	processes.Wait()
-	if len(admitted) != processRounds {
-		t.Errorf("%d rounds are reported, want %d", len(admitted), processRounds)
-	}
-	for round, n := range admitted {
-		if n != 50 {
-			t.Errorf("%s: %d are admitted by four processes, want 50", round, n)
-		}
-	}
-}
-
-// TestProcess is one of the processes of TestRaceOfProcesses, and nothing else.
-func TestProcess(t *testing.T) {
-	url := os.Getenv("DROSSEL_TEST_REDIS")
-	if url == "" {
-		return
-	}
-	s := openStore(t, url, nil)
-	b := parse(t, "processes", "50/h")
-	// All wait for the fourth.
-	eventually(t, "the others come", func() error {
-		if n, err := s.Heartbeat(t.Context(), strconv.Itoa(os.Getpid()), time.Minute); err != nil || n < 4 {
-			return fmt.Errorf("%d processes, %w", n, err)
-		}
-		return nil
-	})
-	for round := range processRounds {
-		var admitted atomic.Int64
-		var calls sync.WaitGroup
-		for range 50 {
-			calls.Go(func() {
-				batch, err := takeOne(t.Context(), s, b, fmt.Sprint("client-", round))
-				if err != nil {
-					t.Error(err)
-				}
-				if batch.Allowed {
-					admitted.Add(1)
-				}
-			})
-		}
-		calls.Wait()
-		_, _ = fmt.Fprintf(os.Stdout, "round-%d admitted %d\n", round, admitted.Load())
 	}
 }
 
@@ -395,7 +323,7 @@ func TestRefusals(t *testing.T) {
 	wantError(t, "without its replicas", err, Server)
 	server.Do("CONFIG", "SET", "min-replicas-to-write", "0")
 	server.Do("ACL", "SETUSER", "weak", "on", "nopass", "~other:*", "+@all")
-	weak := openStore(t, strings.Replace(server.URL(), "redis://", "redis://weak:x@", 1), nil)
+	weak := openStore(t, "redis://weak:x@"+server.Addr, nil)
 	_, err = takeOne(t.Context(), weak, b, "alice")
 	wantError(t, "a user without the keys", err, Permission)
 	if d, err := s.Get(t.Context(), b, "alice"); err != nil || d.Remaining != 99 {
@@ -499,13 +427,13 @@ func TestPassword(t *testing.T) {
 		}
 	}
 	write("first\n")
-	address := strings.Replace(server.URL(), "redis://", "redis://shop@", 1)
+	address := "redis://shop@" + server.Addr
 	for _, tt := range []struct {
 		address string
 		options Options
 	}{
-		{strings.Replace(server.URL(), "redis://", "redis://shop:first@", 1), Options{}},
-		{server.URL(), Options{Username: "shop", Password: "first"}},
+		{"redis://shop:first@" + server.Addr, Options{}},
+		{"redis://" + server.Addr, Options{Username: "shop", Password: "first"}},
 		{address, Options{PasswordFile: file}},
 	} {
 		s := openStore(t, tt.address, &tt.options)
@@ -513,7 +441,7 @@ func TestPassword(t *testing.T) {
 			t.Errorf("%+v: %v", tt.options, err)
 		}
 	}
-	s := openStore(t, strings.Replace(server.URL(), "redis://", "redis://shop:wrong@", 1), nil)
+	s := openStore(t, "redis://shop:wrong@"+server.Addr, nil)
 	_, err := takeOne(t.Context(), s, b, "alice")
 	wantError(t, "a wrong password", err, Permission)
 	if err == nil || strings.Contains(err.Error(), "wrong@") || !strings.Contains(err.Error(), "WRONGPASS") {

@@ -55,6 +55,21 @@ func status(t *testing.T, url string) string {
 	return strings.TrimSpace(fmt.Sprint(res.StatusCode, " ", res.Header.Get("Retry-After")))
 }
 
+// body is that of an answer, with its type.
+func body(t *testing.T, url string) string {
+	t.Helper()
+	res, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.Header.Get("Content-Type") + " " + string(text)
+}
+
 func statuses(t *testing.T, n int, url string) string {
 	t.Helper()
 	count := map[string]int{}
@@ -68,6 +83,7 @@ func statuses(t *testing.T, n int, url string) string {
 // the policy says, the log says so once, and the metrics too; then it goes on.
 func TestServeOnRedis(t *testing.T) {
 	server := redistest.Start(t)
+	t.Cleanup(func() { server.Scan("127.0.0.1") })
 	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer upstream.Close()
 	path := onRedisFile(t, server.URL(), upstream.URL)
@@ -115,9 +131,14 @@ func TestServeOnRedis(t *testing.T) {
 	if got := statuses(t, 20, a+"/closed"); got != "map[503 1:20]" {
 		t.Errorf("closed: %s", got)
 	}
+	if got := regexp.MustCompile(`d-\w+`).ReplaceAllString(body(t, a+"/closed"), "ID"); got != `application/problem+json {"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",`+
+		`"title":"Temporarily reduced capacity","status":503,"detail":"Requests cannot be counted for now. Try again in 1 second.","id":"ID","error":{"code":"RATE_LIMITER_UNAVAILABLE",`+
+		`"message":"Requests cannot be counted for now. Try again in 1 second.","retry_after":1}}` {
+		t.Errorf("closed: %s", got)
+	}
 	if got := scrape(`(?m)^drossel_fallback_state .*$|^drossel_decisions_total.*by="(?:open|closed)".* [1-9]\d*$|^drossel_store_errors_total\{kind="connection"\} \d\d$`); !strings.Contains(got, "drossel_fallback_state ") ||
 		strings.Contains(got, "drossel_fallback_state 0") || !strings.Contains(got, `by="open",class="",outcome="allowed"} 20`) ||
-		!strings.Contains(got, `by="closed",class="",outcome="denied"} 20`) || !strings.Contains(got, `kind="connection"} 1`) {
+		!strings.Contains(got, `by="closed",class="",outcome="denied"} 21`) || !strings.Contains(got, `kind="connection"} 1`) {
 		t.Errorf("metrics: %s", got)
 	}
 	if got := status(t, strings.TrimSuffix(metrics, "/metrics")+"/readyz"); got != "200" {
@@ -128,7 +149,7 @@ func TestServeOnRedis(t *testing.T) {
 	for scrape(`(?m)^drossel_fallback_state \d`) != "drossel_fallback_state 0" {
 		status(t, a+"/open") // a probe, once one is due
 	}
-	first.until(t, `^store back after .*: \d+ local decisions, \d+ denied, \d+ let pass, 20 answered 503$`)
+	first.until(t, `^store back after .*: \d+ local decisions, \d+ denied, \d+ let pass, 21 answered 503$`)
 	if got := statuses(t, 9, a); !strings.HasPrefix(got, "map[200:8 429 ") {
 		t.Errorf("after the restart, which lost all counts: %s", got)
 	}

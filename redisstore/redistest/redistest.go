@@ -32,6 +32,7 @@ type Server struct {
 	Port   int
 	Dir    string // where the server writes; goes with the test
 	Socket string // the path of its unix socket
+	User   string // user:password for URL, "" for the default user
 
 	t       testing.TB
 	program string
@@ -122,7 +123,35 @@ func (s *Server) launch() error {
 }
 
 // URL is the server's address as the store reads it.
-func (s *Server) URL() string { return "redis://" + s.Addr }
+func (s *Server) URL() string {
+	if s.User != "" {
+		return "redis://" + s.User + "@" + s.Addr
+	}
+	return "redis://" + s.Addr
+}
+
+// Scan fails the test for each key that has no time to live, or whose name or value
+// holds one of words: pieces of what clients are known by, long enough not to be part
+// of a hash by chance. A server that has ended has no keys.
+func (s *Server) Scan(words ...string) {
+	s.t.Helper()
+	if _, err := s.Try("PING"); err != nil {
+		return
+	}
+	keys, _ := s.Do("KEYS", "*").([]any)
+	for _, k := range keys {
+		key, _ := k.(string)
+		if ttl, _ := s.Do("PTTL", key).(int64); ttl == -1 || ttl == 0 { // -2 is one that has just ended
+			s.t.Errorf("key %s has no time to live", key)
+		}
+		dump := key + fmt.Sprint(s.Do("DUMP", key))
+		for _, word := range words {
+			if strings.Contains(dump, word) {
+				s.t.Errorf("key %s holds %q", key, word)
+			}
+		}
+	}
+}
 
 // Kill ends the server at once, as when its machine fails. Killing it again does
 // nothing.

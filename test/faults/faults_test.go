@@ -43,13 +43,24 @@ type environment struct {
 }
 
 func direct(t *testing.T) (*environment, string) {
-	s := redistest.Start(t)
+	s := scanned(t)
 	return &environment{server: s}, s.URL()
 }
 
+// scanned is a server whose keys are looked at when the test is over: each has a time to
+// live, and nothing can be read out of it.
+func scanned(t *testing.T, config ...string) *redistest.Server {
+	s := redistest.Start(t, config...)
+	t.Cleanup(func() { s.Scan(plainKeys()...) })
+	return s
+}
+
+// plainKeys are what the clients of these tests are called.
+func plainKeys() []string { return []string{"hot-client", "spent-client", "fresh-client"} }
+
 // proxied is a server behind a network that can be made bad.
 func proxied(t *testing.T) (*environment, string) {
-	s := redistest.Start(t)
+	s := scanned(t)
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())
 	proxy := toxiproxy.NewProxy(server, "redis", "127.0.0.1:0", s.Addr)
 	if err := proxy.Start(); err != nil {
@@ -61,6 +72,7 @@ func proxied(t *testing.T) (*environment, string) {
 
 func sentinels(t *testing.T) (*environment, string) {
 	s := redistest.StartSentinel(t)
+	t.Cleanup(func() { s.Replica.Scan(plainKeys()...) })
 	return &environment{server: s.Primary, sentinels: s}, s.URL()
 }
 
@@ -122,7 +134,7 @@ func faults() []fault {
 		{name: "maxmemory reached (OOM)", rate: 500, do: commands("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"), down: true},
 		{name: "NOPERM", rate: 500, do: commands("ACL SETUSER default -evalsha -eval", "ACL SETUSER default +evalsha +eval"), down: true},
 		{name: "DEBUG SLEEP", rate: 500, down: true, redis: func(t *testing.T) (*environment, string) {
-			s := redistest.Start(t, "enable-debug-command yes")
+			s := scanned(t, "enable-debug-command yes")
 			return &environment{server: s}, s.URL()
 		}, do: func(_ *testing.T, e *environment) func() {
 			go func() { _, _ = e.server.Try("DEBUG", "SLEEP", "1.5") }()
@@ -214,7 +226,7 @@ func check(t *testing.T, f fault, p *process, l *load) {
 	if bound := 1000 + 3*waiting + 100; l.most > bound {
 		t.Errorf("%d goroutines more than before, want at most %d", l.most, bound)
 	}
-	peek := &drossel.Batch{Checks: []drossel.Check{{Budget: l.budget, Key: "k"}}, Peek: true}
+	peek := &drossel.Batch{Checks: []drossel.Check{{Budget: l.budget, Key: "hot-client"}}, Peek: true}
 	if err := p.redis.Take(context.Background(), peek); err != nil {
 		t.Fatalf("the store afterwards: %v", err)
 	}

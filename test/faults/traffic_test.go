@@ -188,7 +188,7 @@ func (l *load) run(perSecond int) {
 }
 
 func (l *load) ask(mode drossel.FailureMode) {
-	b := &drossel.Batch{Checks: []drossel.Check{{Budget: l.budget, Key: "k", Cost: 1}}, OnFailure: mode}
+	b := &drossel.Batch{Checks: []drossel.Check{{Budget: l.budget, Key: "hot-client", Cost: 1}}, OnFailure: mode}
 	start := time.Now()
 	err := l.process.store.Take(context.Background(), b)
 	took := time.Since(start)
