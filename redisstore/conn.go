@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/rueidis"
 )
@@ -18,6 +19,7 @@ var errStale = &dialError{errors.New("the connection has ended")}
 type connector struct {
 	unix       bool
 	generation atomic.Int64
+	solo       atomic.Pointer[ending] // the call that its caller makes itself, nil if there is none
 }
 
 // dial opens a connection. The error is a *dialError.
@@ -40,6 +42,9 @@ func (c *connector) dial(ctx context.Context, addr string, d *net.Dialer, config
 		config.ServerName = host
 	}
 	secure := tls.Client(raw, config)
+	if at, ok := ctx.Deadline(); ok {
+		_ = raw.SetDeadline(at) // the deadline of a solo has no timer
+	}
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = raw.Close()
 		return nil, &dialError{err}
@@ -58,6 +63,9 @@ type conn struct {
 	raw        net.Conn // under TLS
 	owner      *connector
 	generation int64
+
+	mu       sync.Mutex // guards deadline, and setting it
+	deadline time.Time
 }
 
 // Write implements net.Conn.

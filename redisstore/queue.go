@@ -18,10 +18,10 @@ type call struct {
 	answers int    // lines about it in the reply, after the one that says whether it was done
 	at      string // in tests the time of the call, instead of Redis'; "" otherwise
 
-	state atomic.Int32 // waiting, taken or given up
-	done  chan struct{}
-	lines []string // the reply's lines about this call, after the time
-	time  string   // the reply's time
+	state atomic.Int32  // waiting, taken or given up
+	done  chan struct{} // nil while the call is not in the queue
+	lines []string      // the reply's lines about this call, after the time
+	time  string        // the reply's time
 	err   error
 }
 
@@ -35,23 +35,27 @@ const (
 // A queue joins the calls of many goroutines into few scripts: while one is on its
 // way to Redis others gather, and go together. So Redis is asked the less often for
 // each decision the more there are, and a caller who gives up before its call has
-// left knows that nothing was done.
+// left knows that nothing was done. Who comes when nothing is on its way sends its
+// call itself.
 type queue struct {
 	client  Client
+	solo    Client        // for calls that their callers send themselves; nil if none may
 	timeout time.Duration // of one script
 	most    int           // calls that one script does
 	room    int           // calls that may wait
 
-	mu      sync.Mutex // guards waiting and closed
+	mu      sync.Mutex // guards the fields below
 	waiting []*call
 	closed  bool
+	under   int  // scripts on their way
+	well    bool // the last script had an answer, so there is a connection
 
 	wake  chan struct{}
-	lanes sync.WaitGroup
+	lanes sync.WaitGroup // and solos
 }
 
-func newQueue(client Client, o *Options) *queue {
-	q := &queue{client: client, timeout: o.Timeout, most: 64, room: o.MaxWaiting, wake: make(chan struct{}, o.Connections)}
+func newQueue(client, solo Client, o *Options) *queue {
+	q := &queue{client: client, solo: solo, timeout: o.Timeout, most: 64, room: o.MaxWaiting, wake: make(chan struct{}, o.Connections)}
 	for range o.Connections {
 		q.lanes.Go(q.lane)
 	}
@@ -75,9 +79,18 @@ func (q *queue) do(ctx context.Context, c *call) error {
 	if err := ctx.Err(); err != nil {
 		return gaveUp(err, true)
 	}
-	if err := q.put(c); err != nil {
+	alone, err := q.put(c)
+	switch {
+	case err != nil:
 		return err
+	case alone:
+		return q.alone(ctx, c)
 	}
+	return q.await(ctx, c)
+}
+
+// await waits until a lane has done c.
+func (q *queue) await(ctx context.Context, c *call) error {
 	var patience <-chan time.Time
 	if _, ok := ctx.Deadline(); !ok {
 		t := time.NewTimer(2 * q.timeout)
@@ -100,21 +113,53 @@ func gaveUp(err error, notRun bool) error {
 	return &Error{Kind: Timeout, text: "Redis has not answered in time", notRun: notRun, cause: err}
 }
 
-func (q *queue) put(c *call) error {
+// put puts c into the queue, unless it says that the caller is alone, who then sends c
+// itself. Not if there may be no connection: one that is made takes longer than many a
+// caller waits, and would be given up each time.
+func (q *queue) put(c *call) (alone bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
 	case q.closed:
-		return ErrClosed
+		return false, ErrClosed
 	case len(q.waiting) >= q.room:
-		return &Error{Kind: Overload, text: "too many decisions wait for Redis already (Options.MaxWaiting)", notRun: true}
+		return false, &Error{Kind: Overload, text: "too many decisions wait for Redis already (Options.MaxWaiting)", notRun: true}
+	case q.solo != nil && q.well && q.under == 0 && len(q.waiting) == 0:
+		q.under++
+		q.lanes.Add(1)
+		return true, nil
 	}
+	c.done = make(chan struct{})
 	q.waiting = append(q.waiting, c)
 	select {
 	case q.wake <- struct{}{}:
 	default: // every lane is about to look
 	}
-	return nil
+	return false, nil
+}
+
+// alone sends c on the caller's goroutine.
+func (q *queue) alone(ctx context.Context, c *call) error {
+	defer q.lanes.Done()
+	var one [1]*call
+	one[0] = c
+	reply, err := run(ctx, q.solo, one[:])
+	q.sent(err)
+	deliver(one[:], reply, err)
+	own, failed := c.err.(*Error) //nolint:errorlint // made here
+	if failed && own.Kind != Server && own.Kind != Permission && ctx.Err() != nil {
+		return gaveUp(ctx.Err(), own.notRun)
+	}
+	return c.err
+}
+
+// sent notes the end of a script.
+func (q *queue) sent(err error) {
+	own, failed := err.(*Error) //nolint:errorlint // made by eval
+	q.mu.Lock()
+	q.under--
+	q.well = !failed || own.Kind != Timeout && own.Kind != Connection
+	q.mu.Unlock()
 }
 
 // lane sends what waits, a script at a time, until the queue is closed.
@@ -151,12 +196,36 @@ func (q *queue) next(calls []*call) []*call {
 	rest := copy(q.waiting, q.waiting[n:])
 	clear(q.waiting[rest:])
 	q.waiting = q.waiting[:rest]
+	if len(calls) > 0 {
+		q.under++
+	}
 	return calls
 }
 
-// send runs the script for all calls and hands each its part of the reply.
+// send runs the script for all calls, with a deadline of its own.
 func (q *queue) send(calls []*call) {
-	reply, err := q.run(calls)
+	ctx, cancel := context.WithTimeout(context.Background(), q.timeout)
+	defer cancel()
+	reply, err := run(ctx, q.client, calls)
+	q.sent(err)
+	deliver(calls, reply, err)
+}
+
+// run sends one command.
+func run(ctx context.Context, client Client, calls []*call) (string, error) {
+	reply, err := eval(ctx, client, calls[0].script, commandOf(calls))
+	if err != nil {
+		return "", err
+	}
+	text, ok := reply.(string)
+	if !ok {
+		return "", nonsense()
+	}
+	return text, nil
+}
+
+// deliver hands each call its part of the reply, or the error.
+func deliver(calls []*call, reply string, err error) {
 	lines := strings.Split(reply, "\n")
 	if err == nil && lines[0] == "" {
 		err = nonsense()
@@ -172,23 +241,10 @@ func (q *queue) send(calls []*call) {
 		if err == nil {
 			c.time, c.lines, lines = at, lines[:n], lines[n:]
 		}
-		close(c.done)
+		if c.done != nil {
+			close(c.done)
+		}
 	}
-}
-
-// run sends one command.
-func (q *queue) run(calls []*call) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), q.timeout)
-	defer cancel()
-	reply, err := eval(ctx, q.client, calls[0].script, commandOf(calls))
-	if err != nil {
-		return "", err
-	}
-	text, ok := reply.(string)
-	if !ok {
-		return "", nonsense()
-	}
-	return text, nil
 }
 
 func commandOf(calls []*call) []string {

@@ -90,16 +90,16 @@ func New(client Client, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newStore(client, o, func() {}), nil
+	return newStore(client, nil, o, func() {}), nil
 }
 
-func newStore(client Client, o *Options, closeClient func()) *Store {
+func newStore(client, solo Client, o *Options, closeClient func()) *Store {
 	secret := o.Secret
 	if o.NoSecret {
 		secret = []byte{} // nil would be a random one
 	}
 	return &Store{
-		client: client, queue: newQueue(client, o), scripts: newScripts(), rates: &rates{},
+		client: client, queue: newQueue(client, solo, o), scripts: newScripts(), rates: &rates{},
 		ids: keyid.New(secret), prefix: o.Prefix + ":1:{", name: o.Prefix, close: closeClient,
 	}
 }

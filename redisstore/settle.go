@@ -53,7 +53,7 @@ func (c *call) refusal() error {
 
 // correction says what the script has to do to settle b.
 func (s *Store) correction(b *drossel.Batch, at *moment) *call {
-	c := &call{script: s.scripts.settle, at: at.text(), done: make(chan struct{})}
+	c := &call{script: s.scripts.settle, at: at.text()}
 	near := at.near()
 	if b.ID != (drossel.ID{}) {
 		c.add(s.mark(b.ID), appendNumbers(head('m'), settleMark.Milliseconds()))
@@ -144,7 +144,7 @@ func (r *rate) rest(buf []byte, c *drossel.Check, now int64) []byte {
 }
 
 func (s *Store) renew(ctx context.Context, b *drossel.Batch, at *moment) error {
-	c := &call{script: s.scripts.settle, at: at.text(), done: make(chan struct{})}
+	c := &call{script: s.scripts.settle, at: at.text()}
 	var leases []int
 	for i := range b.Checks {
 		check := &b.Checks[i]

@@ -77,7 +77,7 @@ type question struct {
 
 // question says what a script has to do for b.
 func (s *Store) question(b *drossel.Batch, at *moment) *question {
-	q := &question{call: call{script: s.scripts.bucket, at: at.text(), done: make(chan struct{})}}
+	q := &question{call: call{script: s.scripts.bucket, at: at.text()}}
 	q.keys, q.args = make([]string, 0, len(b.Checks)), make([]string, 0, len(b.Checks))
 	denied := false
 	for i := range b.Checks {

@@ -42,7 +42,7 @@ func Open(ctx context.Context, address string, opts *Options) (*Store, error) {
 	}
 	c := &opened{connector: &connector{unix: t.unix}}
 	c.option = t.option(o, c.connector)
-	return newStore(c, o, c.close), nil
+	return newStore(c, solo{c, o.Timeout}, o, c.close), nil
 }
 
 // A target is what an address says.

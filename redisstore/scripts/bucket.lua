@@ -12,66 +12,86 @@
 local time, margin = redis.call('TIME'), 2000
 local now = time[1] * 1000000 + time[2]
 local call, pcall, unpack, byte, match, ceil = redis.call, redis.pcall, struct.unpack, string.byte, string.match, math.ceil
-local out, lines = {time[1] .. ' ' .. time[2]}, 1
-local us, num, den, fits, repaired = {}, {}, {}, {}, {}
-local addUs, addNum, raws = {}, {}, {}
-local i, count = 0, #KEYS
 
+-- look returns the state that is stored for a check, "state" if that is none of these;
+-- the arrival time as it counts now, and whether a repair has cut it; the same with the
+-- cost charged; the denominator, and whether the check fits.
+local function look(key, arg)
+  local n, iu, ic, nu, nc, fu, fc, wu, wc = unpack('<I4dI4dI4dI4dI4', arg, 4)
+  local raw, u, c, cut, bad = pcall('GET', key), now, 0, false, nil
+  if raw then
+    local at = tonumber(raw)
+    if not at then
+      local a, b, d
+      if type(raw) == 'string' then a, b, d = match(raw, '^(%d+) (%d+) (%d+)$') end
+      if a then
+        at, c = tonumber(a), tonumber(b)
+        if tonumber(d) ~= n then at, c = at + 1, 0 end
+      else
+        bad, at = 'state', now
+      end
+    end
+    if at < now then
+      c = 0
+    else
+      u = at
+      local latest = now + wu
+      if u > latest or (u == latest and c > wc) then u, c, cut = latest, wc, true end
+    end
+  end
+  local xu, xc, limit = u + nu, c + nc, now + fu
+  if xc >= n then xu, xc = xu + 1, xc - n end
+  iu, ic = u + iu, c + ic
+  if ic >= n then iu, ic = iu + 1, ic - n end
+  return raw, bad, u, c, cut, iu, ic, n, xu < limit or (xu == limit and xc <= fc)
+end
+
+local function keep(key, u, c, n)
+  local value = u
+  if c > 0 then value = string.format('%.0f %.0f %.0f', u, c, n) end
+  call('SET', key, value, 'PX', ceil((u - now) / 1000) + margin)
+end
+
+local count = #KEYS
+if count == 1 then -- most often: without tables
+  local _, mode = byte(ARGV[1], 1, 2)
+  local raw, bad, u, c, cut, chargedU, chargedC, n, fits = look(KEYS[1], ARGV[1])
+  local head = time[1] .. ' ' .. time[2]
+  if bad then return head .. '\n' .. bad end
+  if fits and (mode == 50 or mode == 53) then
+    keep(KEYS[1], chargedU, chargedC, n)
+  elseif cut and mode ~= 48 and mode ~= 51 then
+    keep(KEYS[1], u, c, n)
+  end
+  return head .. ((fits or mode >= 51) and '\n1\n' or '\n0\n') .. (raw or '')
+end
+
+local out, lines, i = {time[1] .. ' ' .. time[2]}, 1, 0
+local us, num, den, fits, repaired = {}, {}, {}, {}, {}
+local chargedUs, chargedNum, raws = {}, {}, {}
 while i < count do
-  local first, allowed, bad = i + 1, true, false
+  local first, allowed, bad = i + 1, true, nil
   local last
   repeat
     i = i + 1
-    local _, mode
+    local _, mode, wrong
     _, mode, last = byte(ARGV[i], 1, 3)
-    local n, iu, ic, nu, nc, fu, fc, wu, wc = unpack('<I4dI4dI4dI4dI4', ARGV[i], 4)
-    local raw, u, c, cut = pcall('GET', KEYS[i]), now, 0, false
-    if raw then
-      local at = tonumber(raw)
-      if not at then
-        local a, b, d
-        if type(raw) == 'string' then a, b, d = match(raw, '^(%d+) (%d+) (%d+)$') end
-        if a then
-          at, c = tonumber(a), tonumber(b)
-          if tonumber(d) ~= n then at, c = at + 1, 0 end
-        else
-          bad, at = true, now
-        end
-      end
-      if at < now then
-        c = 0
-      else
-        u = at
-        local latest = now + wu
-        if u > latest or (u == latest and c > wc) then u, c, cut = latest, wc, true end
-      end
-    end
-    local xu, xc = u + nu, c + nc
-    if xc >= n then xu, xc = xu + 1, xc - n end
-    local limit = now + fu
-    local ok = xu < limit or (xu == limit and xc <= fc)
-    if not ok and mode < 51 then allowed = false end
-    us[i], num[i], den[i], addUs[i], addNum[i] = u, c, n, iu, ic
-    fits[i], repaired[i], raws[i] = ok, cut, raw
+    raws[i], wrong, us[i], num[i], repaired[i], chargedUs[i], chargedNum[i], den[i], fits[i] = look(KEYS[i], ARGV[i])
+    bad = bad or wrong
+    if not fits[i] and mode < 51 then allowed = false end
   until last == 46
 
   lines = lines + 1
   if bad then
-    out[lines] = 'state'
+    out[lines] = bad
   else
     out[lines] = allowed and '1' or '0'
     for j = first, i do
       local mode = byte(ARGV[j], 2)
-      local charge = allowed and fits[j] and (mode == 50 or mode == 53)
-      if charge or (repaired[j] and mode ~= 48 and mode ~= 51) then
-        local u, c, n = us[j], num[j], den[j]
-        if charge then
-          u, c = u + addUs[j], c + addNum[j]
-          if c >= n then u, c = u + 1, c - n end
-        end
-        local value = u
-        if c > 0 then value = string.format('%.0f %.0f %.0f', u, c, n) end
-        call('SET', KEYS[j], value, 'PX', ceil((u - now) / 1000) + margin)
+      if allowed and fits[j] and (mode == 50 or mode == 53) then
+        keep(KEYS[j], chargedUs[j], chargedNum[j], den[j])
+      elseif repaired[j] and mode ~= 48 and mode ~= 51 then
+        keep(KEYS[j], us[j], num[j], den[j])
       end
       lines = lines + 1
       out[lines] = raws[j] or ''
