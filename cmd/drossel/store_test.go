@@ -131,7 +131,7 @@ func TestServeOnRedis(t *testing.T) {
 	if got := statuses(t, 20, a+"/closed"); got != "map[503 1:20]" {
 		t.Errorf("closed: %s", got)
 	}
-	if got := regexp.MustCompile(`d-\w+`).ReplaceAllString(body(t, a+"/closed"), "ID"); got != `application/problem+json {"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",`+
+	if got := regexp.MustCompile(`"d-\w+"`).ReplaceAllString(body(t, a+"/closed"), `"ID"`); got != `application/problem+json {"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",`+
 		`"title":"Temporarily reduced capacity","status":503,"detail":"Requests cannot be counted for now. Try again in 1 second.","id":"ID","error":{"code":"RATE_LIMITER_UNAVAILABLE",`+
 		`"message":"Requests cannot be counted for now. Try again in 1 second.","retry_after":1}}` {
 		t.Errorf("closed: %s", got)
