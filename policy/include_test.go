@@ -100,11 +100,19 @@ hint: the first is at etc/policy.yaml:3:10`,
 			"include: [a.yaml, b.yaml]",
 			map[string]string{"a.yaml": "routes: {\"/A/{b}\": deny}", "b.yaml": "routes: {\"/{c}/d\": deny, \"/A/{e}\": deny}"},
 			`etc/b.yaml:1:10: "/A/{b}" and "/{c}/d" both match /A/d
-hint: add a route /A/d
+hint: add a route /A/d; the first is at etc/a.yaml:1:10
 etc/b.yaml:1:26: "/A/{b}" and "/A/{e}" both match /A/e
 hint: leave one of them out; the first is at etc/a.yaml:1:10
 etc/b.yaml:1:26: "/{c}/d" and "/A/{e}" both match /A/d
 hint: add a route /A/d`,
+		},
+		{
+			"include: [a.yaml, b.yaml]\nlimits: {x: 5/s by ip}",
+			map[string]string{"a.yaml": "routes: {/a: {limits: [x], cost: 9}}", "b.yaml": "routes: {/b: {limits: [x], cost: 9}}"},
+			`etc/a.yaml:1:34: limit "x": cost 9 is more than burst 5, so it can never be allowed
+hint: raise burst to at least 9, or lower cost
+etc/b.yaml:1:34: limit "x": cost 9 is more than burst 5, so it can never be allowed
+hint: raise burst to at least 9, or lower cost`,
 		},
 		{
 			"include: [a.yaml, b.yaml, /x/c.yaml]\nroutes: {/: deny}",

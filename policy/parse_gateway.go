@@ -235,6 +235,8 @@ func (r *reader) upstream(n *node, text string) *url.URL {
 		r.errorf(n, "let the upstream trust this machine instead", "upstream: a URL with a user is not supported yet")
 	case u.RawQuery != "" || u.Fragment != "" || u.ForceQuery:
 		r.errorf(n, "leave out ? or # and what follows", "upstream: the URL must end with its path")
+	case strings.HasSuffix(u.Host, ":"), !validPort(u.Port()): // such as of a variable that is empty
+		r.errorf(n, "write such as "+u.Scheme+"://"+clip(strings.TrimSuffix(u.Host, ":"+u.Port()))+":3000, or no colon for the port of the scheme", "upstream: the port is none of 1 to 65535")
 	default:
 		return u
 	}
@@ -276,4 +278,13 @@ func listenAddress(text string) (string, bool) {
 		return "", false
 	}
 	return host + ":" + port, true
+}
+
+// validPort reports whether a port can be connected to; "" is that of the scheme.
+func validPort(port string) bool {
+	if port == "" {
+		return true
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	return err == nil && n > 0
 }

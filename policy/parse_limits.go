@@ -60,6 +60,7 @@ func (r *reader) readLimits(n *node) {
 		name := e.Key.Text
 		if !validName(name) {
 			r.errorf(e.Key, "1 to 64 letters, digits, _ . - and neither unlimited nor deny", "%q is not a name for a limit", clip(name))
+			r.badLimits[name] = true // who names it makes no second mistake
 			continue
 		}
 		r.addLimit(e.Key, e.Value, name, false)

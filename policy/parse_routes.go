@@ -209,6 +209,8 @@ func (r *reader) readRoutes(n *node) {
 		hint := "add a route " + o.both.String()
 		if o.same {
 			hint = "leave one of them out; " + r.firstAt(places[i], places[j])
+		} else if places[i].File != places[j].File {
+			hint += "; " + r.firstAt(places[i], places[j])
 		}
 		r.errorf(places[j], hint, "%q and %q both match %s", places[i].Text, places[j].Text, o.sample)
 		return true
@@ -422,7 +424,7 @@ func (r *reader) checkRateCapacity(at *node, l *Limit, b *drossel.Budget, of str
 func (r *reader) overCost(at *node, limit string) bool {
 	prefix := fmt.Sprintf("limit %q: cost ", limit)
 	return slices.ContainsFunc(r.problems, func(p Problem) bool {
-		return p.Line == at.Line && p.Column == at.Column && len(p.Text) > len(prefix) && p.Text[:len(prefix)] == prefix
+		return p.File == r.shownAs(at.File) && p.Line == at.Line && p.Column == at.Column && len(p.Text) > len(prefix) && p.Text[:len(prefix)] == prefix
 	})
 }
 

@@ -237,7 +237,16 @@ func (r *reader) boolean(n *node, what string) bool {
 	if n.Kind == yamltree.Text {
 		got = strconv.Quote(clip(n.Text))
 	}
-	r.errorf(n, "", "%s must be true or false, not %s", what, got)
+	hint := ""
+	if n.Kind == yamltree.Text {
+		switch strings.ToLower(n.Text) { // what YAML 1.1 takes for true and false
+		case "true", "yes", "on", "y":
+			hint = "write true"
+		case "false", "no", "off", "n":
+			hint = "write false"
+		}
+	}
+	r.errorf(n, hint, "%s must be true or false, not %s", what, got)
 	return false
 }
 
