@@ -67,7 +67,7 @@ func body(t *testing.T, url string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return res.Header.Get("Content-Type") + " " + string(text)
+	return strings.TrimSpace(res.Header.Get("Content-Type") + " " + string(text))
 }
 
 func statuses(t *testing.T, n int, url string) string {
