@@ -34,9 +34,9 @@ func mustTakeAt(t testing.TB, m *drossel.Memory, b *drossel.Budget, key string, 
 	return batch
 }
 
-// many is a number of keys, fewer with -short.
+// many is a number of keys, fewer with -short or the race detector.
 func many(n int) int {
-	if testing.Short() {
+	if testing.Short() || drossel.Raced {
 		return n / 20
 	}
 	return n
