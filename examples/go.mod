@@ -4,6 +4,8 @@ go 1.26.0
 
 replace github.com/drossel-io/drossel => ../
 
+ignore ./decisions/node_modules
+
 require github.com/drossel-io/drossel v0.0.0
 
 require (

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 )
 
@@ -13,8 +14,7 @@ func TestPackage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts Node and Bun")
 	}
-	npm(t, "ci", "--no-audit", "--no-fund", "--prefer-offline")
-	npm(t, "run", "test:build")
+	install(t)
 	for _, runtime := range []string{"node", "bun"} {
 		t.Run(runtime, func(t *testing.T) {
 			tmp := t.TempDir()
@@ -26,6 +26,17 @@ func TestPackage(t *testing.T) {
 			}
 		})
 	}
+}
+
+var installed sync.Once
+
+// install installs and builds all that tests use, once.
+func install(t *testing.T) {
+	t.Helper()
+	installed.Do(func() {
+		npm(t, "ci", "--no-audit", "--no-fund", "--prefer-offline")
+		npm(t, "run", "test:build")
+	})
 }
 
 func npm(t *testing.T, args ...string) {
