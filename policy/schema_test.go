@@ -323,6 +323,30 @@ func TestSchemaBounds(t *testing.T) {
 	}
 }
 
+// What is missing, empty, or there twice is refused by both.
+func TestSchemaRefuses(t *testing.T) {
+	for _, text := range []string{
+		"gateway: {listen: 8080}", "gateway: {upstream: 'http://a', tls: []}", "gateway: {upstream: 'http://a', tls: {cert: a}}",
+		"gateway: {upstream: 'http://a', cors: []}", "gateway: {upstream: 'http://a', cors: ['https://a', 'https://a']}",
+		"gateway: {upstream: 'http://a', cors: {credentials: true}}", "gateway: {upstream: localhost}", "decisions: {tls: {key: a}}",
+		"decisions: {forward_auth: [nginx, nginx]}", "response: {headers: [x-delta, x-delta]}", "response: {body: }", "response: {retry_jitter: 10}",
+		"identity: {attributes: {a: {fold: true}}}", "identity: {attributes: {ip: given}}", "identity: {attributes: {a: [given]}}",
+		"limits: {unlimited: 1/s}", "limits: {a: 100}", "limits: {a: 100/x}", "limits: {a: {by: ip}}", "limits: {a: {rate: 1/s, candidate: {}}}",
+		"limits: {a: {rate: 1/s, charge_on: []}}", "limits: {a: {rate: 1/s, charge_on: [401, 401]}}", "limits: {a: {rate: 1/s, rates: {method: {}}}}",
+		"limits: {a: {rate: 1/s, overrides: [{when: {}, rate: 1/s}]}}", "limits: {a: {rate: 1/s, overrides: [{when: {method: []}, rate: 1/s}]}}",
+		"classes: {preflight: {limits: []}}", "classes: {a: [1/s]}", "store: nowhere", "store: {prefix: 'a b'}", "shadow_until: tomorrow",
+		"include: a.yaml", "metrics: ", "mode: off",
+	} {
+		text += "\nroutes: {/: unlimited}\n"
+		if _, problems := policy.Parse("f", []byte(text)); problems.Errors() == 0 {
+			t.Errorf("the reader accepts\n%s", text)
+		}
+		if err := checkSchema(text); err == nil {
+			t.Errorf("the schema accepts\n%s", text)
+		}
+	}
+}
+
 // Where a scalar may stand, a variable may.
 func TestSchemaVariables(t *testing.T) {
 	text := `
