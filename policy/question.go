@@ -82,6 +82,22 @@ func (l *Limiter) DecideAll(ctx context.Context, q Questions) (*Joint, error) {
 	return j, nil
 }
 
+// Lacks returns the limit that would deny a question, without asking the store,
+// because its request has nothing to count it by, not even an address; nil if there
+// is none. A limit with on_missing: deny is meant to, and is not returned. Nothing is
+// charged.
+func (l *Limiter) Lacks(q *Question) *Limit {
+	d := l.part(q, true)
+	for i := range d.Batch.Checks {
+		limit := d.Limits[i]
+		meant := limit.Keyless || limit.OnMissing == MissingDeny
+		if c := &d.Batch.Checks[i]; c.Key == "" && !meant && deniesAlways(c) {
+			return limit
+		}
+	}
+	return nil
+}
+
 // part prepares the decision of one question.
 func (l *Limiter) part(q *Question, peek bool) *Decision {
 	if q.Limit == nil {

@@ -19,6 +19,10 @@ const (
 
 	// heldFor is how long one is held, unless its place in flight is held longer.
 	heldFor = 10 * time.Minute
+
+	// maxSettled is how many names of settled decisions are known, so that a second
+	// settle is told apart from a wrong one. The oldest are forgotten first.
+	maxSettled = 100_000
 )
 
 // A held decision waits for its end.
@@ -77,9 +81,10 @@ func (s *Server) settle(ctx context.Context, _ *rules, body []byte) (any, *probl
 	if p != nil {
 		return nil, p
 	}
-	// Its name stays for a while, so that a second settle is told apart from a wrong one.
 	h.decision.Done(context.WithoutCancel(ctx), o)
 	h.decision = nil
+	s.settled.put(id, h, time.Now().Add(h.within), 1, true)
+	s.held.remove(id, h) // others find room at once
 	return settled{ID: id, Settled: true}, nil
 }
 
@@ -193,6 +198,9 @@ func (s *Server) find(v, at *value) (string, *held, *problem) {
 		return "", nil, p
 	}
 	h, ok := s.held.get(id)
+	if !ok {
+		h, ok = s.settled.get(id)
+	}
 	if !ok {
 		return "", nil, problemUnknownID(at)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -226,6 +228,94 @@ func TestIdempotencyAfterProblem(t *testing.T) {
 	}
 }
 
+// Nothing of a batch is charged if one of its questions cannot be answered.
+func TestBatchIsChargedWholeOrNot(t *testing.T) {
+	s := serve(t, ordersPolicy)
+	for _, tt := range []struct {
+		second  string
+		status  int
+		pointer string
+	}{
+		{`{"limit":"tokens","cost":2,"attributes":{"tenant":"acme"},"idempotency_id":"a"}`, 422, "/requests/1/idempotency_id"},
+		{`{"method":"POST","path":"/api/orders"}`, 400, "/requests/1"},
+		{`{"limit":"flood"}`, 400, "/requests/1"},
+		{`{"limit":"none"}`, 400, "/requests/1/limit"},
+	} {
+		first := `{"limit":"tokens","cost":1000,"attributes":{"tenant":"acme"},"idempotency_id":"a"}`
+		status, answer := s.post(t, "/v1/decide", `{"requests":[`+first+`,`+tt.second+`]}`)
+		if status != tt.status || answer["pointer"] != tt.pointer {
+			t.Errorf("%s: status %d, %v", tt.second, status, answer)
+		}
+		if got := s.left(t, `{"limit":"tokens","attributes":{"tenant":"acme"}}`); got != 10_000 {
+			t.Errorf("%s: %d left, want 10 000", tt.second, got)
+		}
+	}
+}
+
+// What is settled makes room for others.
+func TestSettledMakesRoom(t *testing.T) {
+	s := serve(t, ordersPolicy)
+	s.Bound(2)
+	tokens := `{"limit":"tokens","attributes":{"tenant":"acme"},"settle":true}`
+	for range 10 {
+		id := s.held(t, tokens)
+		if !s.settled(t, `{"id":"`+id+`","cost":0}`) || s.settled(t, `{"id":"`+id+`","cost":0}`) {
+			t.Error("not settled once")
+		}
+	}
+	s.held(t, tokens)
+	s.held(t, tokens)
+	if _, answer := s.post(t, "/v1/decide", tokens); answer["allowed"] != true || answer["settle_within_ms"] != nil {
+		t.Errorf("a third one: %v", answer)
+	}
+}
+
+// breaking is a store that cannot tell at first.
+type breaking struct {
+	drossel.Store
+
+	broken *bool
+}
+
+func (b breaking) Take(ctx context.Context, batch *drossel.Batch) error {
+	if *b.broken {
+		return errors.New("down")
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return b.Store.Take(ctx, batch)
+}
+
+// An answer of a store that could not tell is not kept.
+func TestIdempotencyWhileTheStoreFails(t *testing.T) {
+	broken := true
+	text := "decisions: {}\nlimits: {read: {rate: 10/m, by: ip}}\nroutes:\n  /: {limits: [read], on_store_failure: closed}\n"
+	s := handler{}
+	var err error
+	s.Server, err = api.New(api.Options{Limiter: newLimiter(t, text, breaking{drossel.NewMemory(nil), &broken})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := `{"method":"GET","path":"/","ip":"203.0.113.7","idempotency_id":"a"}`
+	if answer := s.answer(t, "/v1/decide", ask); answer["allowed"] != false || answer["by"] != "closed" {
+		t.Errorf("%v", answer)
+	}
+	broken = false
+	// The first caller is gone before there is an answer: who asks again gets it.
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/decide", strings.NewReader(ask))
+	r.Header.Set("Content-Type", "application/json")
+	s.ServeHTTP(httptest.NewRecorder(), r)
+	for range 2 {
+		answer := s.answer(t, "/v1/decide", ask)
+		if answer["allowed"] != true || answer["by"] != "store" || answer["limits"].([]any)[0].(map[string]any)["remaining"] != 9.0 {
+			t.Errorf("%v", answer)
+		}
+	}
+}
+
 // broken is a store that cannot tell.
 type broken struct{ drossel.Store }
 
@@ -271,7 +361,7 @@ func TestTablesExpire(t *testing.T) {
 		if got := s.answer(t, "/v1/settle", `{"id":"`+first["id"].(string)+`"}`); got["settled"] != true {
 			t.Errorf("a decision that was renewed 10 minutes ago: %v", got)
 		}
-		time.Sleep(time.Second)
+		time.Sleep(10 * time.Minute)
 		if got := s.answer(t, "/v1/settle", `{"id":"`+first["id"].(string)+`"}`); got["status"] != 404.0 {
 			t.Errorf("a decision of longer ago: %v", got)
 		}

@@ -29,7 +29,8 @@ type kept struct {
 // once asks, unless a question with the same id was answered already.
 func (s *Server) once(ctx context.Context, by *rules, questions []question, o options) (json.RawMessage, *problem) {
 	if o.id == "" || o.peek {
-		return s.ask(ctx, by, questions, o)
+		text, _, p := s.ask(ctx, by, questions, o)
+		return text, p
 	}
 	mine := &kept{question: sha256.Sum256(canonical(questions, o)), ready: make(chan struct{})}
 	for !s.answers.put(o.id, mine, time.Now().Add(keptFor), keptBytes, true) {
@@ -49,31 +50,49 @@ func (s *Server) once(ctx context.Context, by *rules, questions []question, o op
 			return first.answer, nil
 		}
 	}
+	counted := false
 	defer func() {
-		if mine.answer == nil {
+		if !counted {
+			// Those who wait have the answer; who asks later finds the store well again.
 			s.answers.remove(o.id, mine)
 		}
 		close(mine.ready)
 	}()
-	text, p := s.ask(ctx, by, questions, o)
+	// Whoever asks again wants to know what was decided, so it is decided even if the
+	// first caller is gone by now.
+	text, was, p := s.ask(context.WithoutCancel(ctx), by, questions, o)
 	if p != nil {
 		return nil, p
 	}
 	mine.answer = text
-	s.answers.extend(o.id, time.Now().Add(keptFor), keptBytes+len(text))
+	if counted = was; counted {
+		s.answers.extend(o.id, time.Now().Add(keptFor), keptBytes+len(text))
+	}
 	return text, nil
 }
 
-// conflict reports an id that belongs to another question.
-func (s *Server) conflict(questions []question, o options) *problem {
-	if o.id == "" || o.peek {
-		return nil
+// conflicts reports an id in a batch that belongs to another question, in it or
+// before.
+func (s *Server) conflicts(c *call) *problem {
+	own := map[string][sha256.Size]byte{}
+	for i, o := range c.options {
+		if o.id == "" || o.peek {
+			continue
+		}
+		question := sha256.Sum256(canonical(c.questions[i:i+1], o))
+		first, known := own[o.id]
+		if !known {
+			var before *kept
+			if before, known = s.answers.get(o.id); known {
+				first = before.question
+			}
+		}
+		if known && first != question {
+			return problemOtherQuestion(o.idAt)
+		}
+		own[o.id] = question
 	}
-	first, ok := s.answers.get(o.id)
-	if !ok || first.question == sha256.Sum256(canonical(questions, o)) {
-		return nil
-	}
-	return problemOtherQuestion(o.idAt)
+	return nil
 }
 
 func problemOtherQuestion(at *value) *problem {

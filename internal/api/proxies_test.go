@@ -23,7 +23,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drossel-io/drossel"
 	"github.com/drossel-io/drossel/internal/api"
 )
 
@@ -518,13 +517,10 @@ func TestProxiesOpenIsNoWayAround(t *testing.T) {
 				} else {
 					fmt.Fprint(conn, "Content-Length: 0\r\n\r\n")
 				}
-				res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+				line, _ := bufio.NewReader(conn).ReadString('\n') // the proxy hangs up on some, which is as good
 				_ = conn.Close()
-				if err != nil {
-					res = &http.Response{StatusCode: 499} // the proxy hangs up on some, which is as good
-				}
-				if res.StatusCode < 400 || s.reached.Load() != before {
-					t.Errorf("%.40q: status %d, the app saw %d more", head, res.StatusCode, s.reached.Load()-before)
+				if line != "" && !strings.HasPrefix(line, "HTTP/1.1 4") && !strings.HasPrefix(line, "HTTP/1.1 5") || s.reached.Load() != before {
+					t.Errorf("%.40q: %q, the app saw %d more", head, line, s.reached.Load()-before)
 				}
 			}
 		})
@@ -534,7 +530,7 @@ func TestProxiesOpenIsNoWayAround(t *testing.T) {
 // A policy may have limits and a body of its own that make the answers of Drossel long.
 func TestProxiesLongAnswers(t *testing.T) {
 	var limits, names strings.Builder
-	for i := range drossel.MaxChecks {
+	for i := range 16 {
 		name := fmt.Sprintf("%s-%02d", strings.Repeat("long-name", 6), i)
 		fmt.Fprintf(&limits, "  %s: {rate: 2/h, by: ip}\n", name)
 		fmt.Fprintf(&names, "%s, ", name)

@@ -44,6 +44,7 @@ type Server struct {
 	log   *slog.Logger
 
 	held     *table[*held]
+	settled  *table[*held] // by now
 	answers  *table[*kept]
 	large    chan struct{} // a place for each large body that is being read
 	full     atomic.Bool   // the log has said that no more decisions are held
@@ -85,7 +86,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		drain: o.Drain, log: o.Log,
-		held: newTable[*held](maxHeld), answers: newTable[*kept](maxKept), large: make(chan struct{}, maxLarge),
+		held: newTable[*held](maxHeld), settled: newTable[*held](maxSettled), answers: newTable[*kept](maxKept), large: make(chan struct{}, maxLarge),
 	}
 	if s.drain <= 0 {
 		s.drain = 30 * time.Second
