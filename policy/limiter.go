@@ -236,6 +236,10 @@ func (l *Limiter) fill(d *Decision, req *identity.Request) (denies bool) {
 		case MissingSkip:
 			skip |= 1 << i
 		case MissingDeny:
+			if k.of >= 0 { // without a key there is no other rate either
+				skip |= 1 << i
+				continue
+			}
 			d.Batch.Checks[i].Budget = p.limits[i].denied
 			denies = denies || deniesAlways(&d.Batch.Checks[i])
 		default:
@@ -255,8 +259,8 @@ func (l *Limiter) fill(d *Decision, req *identity.Request) (denies bool) {
 	if skip != 0 {
 		d.drop(skip, p.without(skip))
 	}
-	if p.rated {
-		denies = denies || slices.ContainsFunc(d.Batch.Checks, func(c drossel.Check) bool { return deniesAlways(&c) })
+	if p.rated || skip != 0 { // one that denies all may not apply
+		denies = slices.ContainsFunc(d.Batch.Checks, func(c drossel.Check) bool { return deniesAlways(&c) })
 	}
 	return denies
 }

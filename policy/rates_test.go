@@ -649,3 +649,35 @@ routes: {/: {limits: [l]}}
 		}
 	})
 }
+
+// A limit in shadow that denies for want of a key has one answer, with a candidate too.
+func TestCandidateWithoutKey(t *testing.T) {
+	lim := load(t, `
+identity: {attributes: {user: given}}
+limits: {x: {rate: 5/h, by: user, on_missing: deny, mode: shadow, candidate: {rate: 1/h}}}
+routes: {/: {limits: [x], on_store_failure: closed}}
+`, nil)
+	for range 3 {
+		if d := ask(t, lim); d.Err != nil || !d.Allowed || len(d.Batch.Checks) != 1 || d.Batch.Checks[0].Allowed {
+			t.Fatalf("allowed %v with %d checks, error %v", d.Allowed, len(d.Batch.Checks), d.Err)
+		}
+	}
+	if d := ask(t, lim, "user", "bob"); d.Err != nil || len(d.Batch.Checks) != 2 {
+		t.Errorf("with a key: %d checks, error %v", len(d.Batch.Checks), d.Err)
+	}
+}
+
+// A limit that nothing passes denies nothing where it does not apply.
+func TestDenyThatDoesNotApply(t *testing.T) {
+	lim := load(t, `
+identity: {attributes: {user: given}}
+limits: {x: {rate: deny, by: user, on_missing: skip}}
+routes: {/: {limits: [x, 5/h by ip], on_store_failure: closed}}
+`, nil)
+	if d := ask(t, lim); d.Err != nil || !d.Allowed || len(d.Batch.Checks) != 1 {
+		t.Errorf("without the key: allowed %v with %d checks, error %v", d.Allowed, len(d.Batch.Checks), d.Err)
+	}
+	if d := ask(t, lim, "user", "bob"); d.Err != nil || d.Allowed || d.Status != 429 {
+		t.Errorf("with it: allowed %v, status %d, error %v", d.Allowed, d.Status, d.Err)
+	}
+}
