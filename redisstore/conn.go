@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -121,15 +123,19 @@ func (o *opened) open() (rueidis.Client, error) {
 	}
 	c, err := rueidis.NewClient(o.option)
 	if c == nil {
-		return nil, &dialError{connectError(err)}
+		return nil, &dialError{connectError(err, o.option.Sentinel.MasterSet)}
 	}
 	o.client = c // it connects by itself when it can
 	return c, nil
 }
 
-// connectError leaves out what an error of connecting says of passwords.
-func connectError(err error) error {
+// connectError leaves out what an error of connecting says of passwords. master is what
+// the sentinels are asked for, "" without them.
+func connectError(err error, master string) error {
 	if server, ok := errors.AsType[*rueidis.RedisError](err); ok {
+		if master != "" && strings.Contains(server.Error(), "No such master") {
+			return fmt.Errorf("the sentinels know no primary called %q: that name is in the address", master)
+		}
 		return refused(ServerError(server.Error()))
 	}
 	if _, ok := errors.AsType[*net.OpError](err); ok {

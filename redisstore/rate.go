@@ -3,6 +3,7 @@ package redisstore
 import (
 	"encoding/binary"
 	"math"
+	"math/bits"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -146,6 +147,13 @@ func appendNumbers(buf []byte, numbers ...int64) []byte {
 		buf = binary.LittleEndian.AppendUint64(buf, math.Float64bits(float64(n)))
 	}
 	return buf
+}
+
+// appendWidth appends the exponent of a power of two above the largest debt of b, in
+// microseconds: what math.frexp says of it in a script.
+func appendWidth(buf []byte, b *drossel.Budget) []byte {
+	us, _ := b.WidestDebt()
+	return binary.LittleEndian.AppendUint32(buf, uint32(bits.Len64(uint64(us))))
 }
 
 func appendSpan(buf []byte, s algo.Span) []byte {

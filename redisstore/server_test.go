@@ -564,3 +564,31 @@ func TestLogIsSmall(t *testing.T) {
 	t.Logf("a log of 1000 entries takes %d bytes, a sorted set %d", ours, set)
 	server.Do("DEL", "set")
 }
+
+// A caller whose clock is an hour off gets the decision of Redis' window, at any time of
+// the day, or a clear error.
+func TestSkewOfAnHour(t *testing.T) {
+	server := start(t)
+	v := newVirtual(t, openStore(t, server.URL(), nil))
+	const hour = int64(3_600_000_000)
+	for i, limit := range []string{"2/week calendar", "2/day calendar", "2/day calendar in Europe/Berlin", "2/month calendar"} {
+		b := parse(t, fmt.Sprint("hour-off-", i), limit)
+		for h := range int64(26) {
+			for _, off := range []int64{-hour, 0, hour} {
+				at := epoch/hour*hour + h*hour + 1
+				batch := batchOf(one(b, fmt.Sprint("client-", h, off)))
+				for n := int64(1); n <= 3; n++ {
+					q := v.question(batch, &moment{at + off})
+					q.at = (&moment{at}).text()
+					if err := v.ask(t.Context(), q, batch, &moment{at}); err != nil {
+						wantError(t, limit, err, Skew)
+						break
+					}
+					if c := &batch.Checks[0]; batch.Allowed != (n <= 2) || c.Remaining != max(0, 2-n) {
+						t.Errorf("%s, %d h off: the %d. request is allowed: %v, %d left", limit, off/hour, n, batch.Allowed, c.Remaining)
+					}
+				}
+			}
+		}
+	}
+}

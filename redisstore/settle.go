@@ -116,7 +116,7 @@ func (r *rate) refund(buf []byte, c *drossel.Check, chargedAt int64) []byte {
 	if c.Delay > 0 {
 		at = c.At
 	}
-	return appendNumbers(buf, chargedAt, at)
+	return appendWidth(appendNumbers(buf, chargedAt, at), c.Budget)
 }
 
 // rest appends what charges c what it turned out to cost beyond its charge.
@@ -140,7 +140,7 @@ func (r *rate) rest(buf []byte, c *drossel.Check, now int64) []byte {
 		span = most // what exceeds it is dropped in any case
 	}
 	buf = binary.LittleEndian.AppendUint32(buf, uint32(r.bucket.Den()))
-	return appendSpan(appendSpan(buf, span), most)
+	return appendWidth(appendSpan(appendSpan(buf, span), most), c.Budget)
 }
 
 func (s *Store) renew(ctx context.Context, b *drossel.Batch, at *moment) error {

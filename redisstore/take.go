@@ -235,6 +235,11 @@ func (v *view) read(line string) bool {
 	var a, b int64
 	switch v.rate.limit.Algorithm {
 	case drossel.TokenBucket:
+		end, width := max(0, len(line)-2), int64(0) // which is for the scripts
+		if !scan(line[end:], &width) {
+			return false
+		}
+		line = line[:end]
 		if strings.IndexByte(line, ' ') < 0 {
 			v.state.M = 1
 			return scan(line, &v.state.At)

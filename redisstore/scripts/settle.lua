@@ -9,8 +9,8 @@ local change = {}
 local renewed
 
 function change.b(key, arg)
-  local n, bu, bc, ku, kc, charged, at = numbers('<I4dI4dI4dd', arg, 4)
-  local u, c, _, stored = arrival(key, n)
+  local n, bu, bc, ku, kc, charged, at, own = numbers('<I4dI4dI4ddI4', arg, 4)
+  local u, c, width, wider, stored = arrival(key, n, own)
   if not u or now < charged then return end
   -- Those who queued behind a held request have been told when to leave, so their
   -- units do not come back: as if they had refilled.
@@ -24,18 +24,20 @@ function change.b(key, arg)
   if bu < 0 or (bu == 0 and bc == 0) then return end
   u, c = u - bu, c - bc
   if c < 0 then u, c = u - 1, c + n end
-  setArrival(key, u, c, n)
+  setArrival(key, u, c, n, width, wider)
 end
 
 function change.B(key, arg)
-  local n, iu, ic, mu, mc = numbers('<I4dI4dI4', arg, 4)
-  local u, c = arrival(key, n)
-  if not u or u < now then u, c = now, 0 end
+  local n, iu, ic, mu, mc, width = numbers('<I4dI4dI4I4', arg, 4)
+  local u, c, stored, wider = arrival(key, n, width)
   local latest = now + mu
+  if not u or u < now then u, c = now, 0 end
+  if u > latest then wider = beyond(u, stored, width, wider) end
+  if wider then width, wider = stored, wider + iu + 1 end
   u, c = u + iu, c + ic
   if c >= n then u, c = u + 1, c - n end
   if u > latest or (u == latest and c > mc) then u, c = latest, mc end
-  setArrival(key, u, c, n)
+  setArrival(key, u, c, n, width, wider)
 end
 
 -- A window loses what was charged in it, as long as it is the one that is kept.

@@ -1,6 +1,11 @@
 -- What take.lua and settle.lua begin with: the time, and how states are read and
 -- written. Format 1:
---   token bucket     "us" or "us num den", the arrival time
+--   token bucket     "us" or "us num den", the arrival time, and without a blank two
+--                    digits, the width: the largest debt of who wrote it is below
+--                    2^width us. While processes with a narrower limit run beside
+--                    those with a wider one it is "us num den wider": the narrower cut
+--                    the debt to what is the largest for them, and the wider, whose
+--                    width it then is, go on with theirs
 --   fixed window     "start count", and so a calendar's
 --   sliding counter  "start current previous"
 --   sliding log      a list: time, cost, time, cost, …, the sum of the costs
@@ -29,26 +34,54 @@ local function read(key)
   return raw
 end
 
--- arrival reads an arrival time over the denominator n, and as it is stored.
-local function arrival(key, n)
+-- arrival reads an arrival time over the denominator n, as one of width sees it; then the
+-- width that is stored, the wider time if there is one, the microseconds as they are
+-- stored, and the text for the reply.
+local function arrival(key, n, width)
   local raw = read(key)
   if not raw then return nil end
-  local us = tonumber(raw)
-  if us then return us, 0, raw, us end
-  local a, b, d = match(raw, '^(%d+) (%d+) (%d+)$')
+  local stored = tonumber(string.sub(raw, -2))
+  local text = stored and string.sub(raw, 1, -3) or ''
+  stored = min(52, stored or 0)
+  local us = tonumber(text)
+  if us then return us, 0, stored, nil, us, raw end
+  local a, b, d = match(text, '^(%d+) (%d+) (%d+)$')
+  local wider
+  if not a then a, b, d, wider = match(text, '^(%d+) (%d+) (%d+) (%d+)$') end
   if not a then
     bad = 'state'
     return nil
   end
   us = tonumber(a)
-  if tonumber(d) == n then return us, tonumber(b), raw, us end
-  return us + 1, 0, raw, us -- never in the client's favour
+  local at, num = us, tonumber(b)
+  if tonumber(d) ~= n then at, num = us + 1, 0 end -- never in the client's favour
+  if wider then
+    wider = tonumber(wider)
+    if width >= stored then
+      if wider > at then us, at, num = wider, wider, 0 end
+      wider = nil
+    end
+    raw = format('%.0f %.0f %.0f00', at, num, n)
+  end
+  return at, num, stored, wider, us, raw
 end
 
-local function setArrival(key, us, num, n)
-  local value = us
-  if num > 0 then value = format('%.0f %.0f %.0f', us, num, n) end
-  call('SET', key, value, 'PX', ttl(us))
+local function setArrival(key, us, num, n, width, wider)
+  local value, ends = nil, us
+  if wider and wider > us then
+    value, ends = format('%.0f %.0f %.0f %.0f%02d', us, num, n, wider, width), wider
+  elseif num > 0 then
+    value = format('%.0f %.0f %.0f%02d', us, num, n, width)
+  else
+    value = format('%.0f%02d', us, width)
+  end
+  call('SET', key, value, 'PX', ttl(ends))
+end
+
+-- beyond is the wider time of a debt that is cut for one of width.
+local function beyond(us, stored, width, wider)
+  if stored <= width then return nil end
+  return min(max(wider or 0, us + 1), now + 2 ^ stored)
 end
 
 -- counts reads a start and one count or two.

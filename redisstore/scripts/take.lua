@@ -9,15 +9,20 @@ local view, fits, repaired, raws = {}, {}, {}, {} -- by check
 
 function look.b(i, key, arg)
   local n, iu, ic, nu, nc, fu, fc, wu, wc = numbers('<I4dI4dI4dI4dI4', arg, 4)
-  local u, c, raw = arrival(key, n)
+  local _, width = math.frexp(wu)
+  local u, c, stored, wider, _, raw = arrival(key, n, width)
   local cut = false
   if not u or u < now then
     u, c = now, 0
   else
     local latest = now + wu
-    if u > latest or (u == latest and c > wc) then u, c, cut = latest, wc, true end
+    if u > latest or (u == latest and c > wc) then
+      wider = beyond(u, stored, width, wider)
+      u, c, cut = latest, wc, true
+    end
   end
-  view[i], repaired[i], raws[i] = {u, c, n, iu, ic}, cut, raw
+  if wider then width = stored end
+  view[i], repaired[i], raws[i] = {u, c, n, iu, ic, width, wider}, cut, raw
   local xu, xc = u + nu, c + nc
   if xc >= n then xu, xc = xu + 1, xc - n end
   local limit = now + fu
@@ -25,12 +30,13 @@ function look.b(i, key, arg)
 end
 
 function keep.b(i, key, charge)
-  local u, c, n, iu, ic = unpack(view[i])
+  local u, c, n, iu, ic, width, wider = unpack(view[i], 1, 7)
   if charge then
+    if wider then wider = wider + iu + 1 end
     u, c = u + iu, c + ic
     if c >= n then u, c = u + 1, c - n end
   end
-  setArrival(key, u, c, n)
+  setArrival(key, u, c, n, width, wider)
 end
 
 local function keepWindow(i, key, charge)
