@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -36,7 +37,7 @@ func (c *connector) dial(ctx context.Context, addr string, d *net.Dialer, config
 		return nil, &dialError{err}
 	}
 	if config == nil {
-		return &conn{Conn: raw, raw: raw, owner: c, generation: at}, nil
+		return &conn{Conn: raw, file: file(raw), owner: c, generation: at}, nil
 	}
 	host, _, _ := net.SplitHostPort(addr)
 	config = config.Clone()
@@ -51,7 +52,16 @@ func (c *connector) dial(ctx context.Context, addr string, d *net.Dialer, config
 		_ = raw.Close()
 		return nil, &dialError{err}
 	}
-	return &conn{Conn: secure, raw: raw, owner: c, generation: at}, nil
+	return &conn{Conn: secure, file: file(raw), owner: c, generation: at}, nil
+}
+
+func file(c net.Conn) syscall.RawConn {
+	if sc, ok := c.(syscall.Conn); ok {
+		if raw, err := sc.SyscallConn(); err == nil {
+			return raw
+		}
+	}
+	return nil
 }
 
 // expire makes every open connection fail at its next use, before it sends anything:
@@ -62,7 +72,7 @@ func (c *connector) expire() { c.generation.Add(1) }
 // is not sent into one that the other side has closed.
 type conn struct {
 	net.Conn
-	raw        net.Conn // under TLS
+	file       syscall.RawConn // under TLS; nil if there is none
 	owner      *connector
 	generation int64
 
@@ -72,7 +82,7 @@ type conn struct {
 
 // Write implements net.Conn.
 func (c *conn) Write(b []byte) (int, error) {
-	if c.generation != c.owner.generation.Load() || ended(c.raw) {
+	if c.generation != c.owner.generation.Load() || ended(c.file) {
 		return 0, errStale
 	}
 	return c.Conn.Write(b)

@@ -2,8 +2,8 @@
 
 package redisstore
 
-import "net"
+import "syscall"
 
 // ended reports whether the other side has closed the connection; here that shows
 // only when it is used.
-func ended(net.Conn) bool { return false }
+func ended(syscall.RawConn) bool { return false }

@@ -2,24 +2,16 @@
 
 package redisstore
 
-import (
-	"net"
-	"syscall"
-)
+import "syscall"
 
 // ended reports whether the other side has closed the connection. It looks in the
 // place of a write, so that it waits for no reader.
-func ended(c net.Conn) bool {
-	sc, ok := c.(syscall.Conn)
-	if !ok {
+func ended(raw syscall.RawConn) bool {
+	if raw == nil {
 		return false
 	}
-	raw, err := sc.SyscallConn()
-	if err != nil {
-		return true
-	}
 	gone := false
-	err = raw.Write(func(fd uintptr) bool {
+	err := raw.Write(func(fd uintptr) bool {
 		var b [1]byte
 		n, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
 		gone = n == 0 && err == nil || err != nil && err != syscall.EAGAIN && err != syscall.EINTR

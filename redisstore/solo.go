@@ -33,9 +33,9 @@ func (s solo) Do(ctx context.Context, command ...string) (any, error) {
 // to it, and the connection on which the call is. The client library knows no way to
 // end a call that reads but its deadline, by which the connection finds the call.
 type ending struct {
-	context.Context
-	at   time.Time
-	conn atomic.Pointer[conn]
+	context.Context //nolint:containedctx // it is one
+	at              time.Time
+	conn            atomic.Pointer[conn]
 }
 
 // Deadline implements context.Context.
@@ -51,12 +51,12 @@ func (e *ending) interrupt() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.deadline.Equal(e.at) { // otherwise it is another call's already
-		_ = c.Conn.SetDeadline(past)
+		_ = c.Conn.SetDeadline(past())
 	}
 }
 
 // past is a deadline that is over.
-var past = time.Unix(1, 0)
+func past() time.Time { return time.Unix(1, 0) }
 
 // SetDeadline implements net.Conn.
 func (c *conn) SetDeadline(at time.Time) error {
@@ -66,7 +66,7 @@ func (c *conn) SetDeadline(at time.Time) error {
 	if e := c.owner.solo.Load(); e != nil && e.at.Equal(at) {
 		e.conn.Store(c)
 		if e.Err() != nil { // interrupt may have come before
-			at = past
+			at = past()
 		}
 	}
 	return c.Conn.SetDeadline(at)

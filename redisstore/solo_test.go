@@ -35,10 +35,17 @@ func TestAlone(t *testing.T) {
 		err         error
 		lanes, solo int
 	}{
-		{nil, 1, 0}, {nil, 1, 1}, {nil, 1, 2},
-		{errors.New("EOF"), 1, 3}, {context.DeadlineExceeded, 2, 3}, {nil, 3, 3}, {nil, 3, 4},
-		{ServerError("OOM"), 3, 5}, {nil, 3, 6}, // it has answered
-		{&dialError{errors.New("refused")}, 3, 7}, {nil, 4, 7},
+		{nil, 1, 0},
+		{nil, 1, 1},
+		{nil, 1, 2},
+		{errors.New("EOF"), 1, 3},
+		{context.DeadlineExceeded, 2, 3},
+		{nil, 3, 3},
+		{nil, 3, 4},
+		{ServerError("OOM"), 3, 5},
+		{nil, 3, 6}, // it has answered
+		{&dialError{errors.New("refused")}, 3, 7},
+		{nil, 4, 7},
 	} {
 		err = tt.err
 		got := s.Take(t.Context(), batchOfOne(t, "k"))

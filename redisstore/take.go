@@ -73,36 +73,41 @@ type question struct {
 	call
 	rates [drossel.MaxChecks]*rate
 	asks  [drossel.MaxChecks]bool // the check has state
+
+	keyRoom, argRoom [4]string // of most batches
 }
 
 // question says what a script has to do for b.
 func (s *Store) question(b *drossel.Batch, at *moment) *question {
 	q := &question{call: call{script: s.scripts.bucket, at: at.text()}}
-	q.keys, q.args = make([]string, 0, len(b.Checks)), make([]string, 0, len(b.Checks))
-	denied := false
+	q.keys, q.args = q.keyRoom[:0], q.argRoom[:0]
+	denied, last := false, -1
 	for i := range b.Checks {
 		c := &b.Checks[i]
 		r := s.rates.of(c.Budget)
 		q.rates[i], q.asks[i] = r, r.full > 0
 		denied = denied || !c.Shadow && r.never(c)
+		if r.full > 0 {
+			last = i
+		}
 		if r.full > 0 && r.limit.Algorithm != drossel.TokenBucket {
 			q.script = s.scripts.take
 		}
 	}
-	buf, near, last := make([]byte, 0, 96), at.near(), -1
+	buf, near := make([]byte, 0, 96), at.near()
 	for i := range b.Checks {
 		if !q.asks[i] {
 			continue
 		}
 		c := &b.Checks[i]
 		r := q.rates[i]
-		buf = append(buf[:0], r.kind(), r.mode(c, b.Peek, denied), ',')
+		follows := byte(',')
+		if i == last {
+			follows = '.'
+		}
+		buf = append(buf[:0], r.kind(), r.mode(c, b.Peek, denied), follows)
 		q.keys = append(q.keys, s.key(r.state, c))
 		q.args = append(q.args, string(r.numbers(buf, c, b.ID, near)))
-		last++
-	}
-	if last >= 0 {
-		q.args[last] = q.args[last][:2] + "." + q.args[last][3:]
 	}
 	q.answers = len(q.keys)
 	return q
