@@ -18,6 +18,7 @@ func (p *program) configCommand() *cobra.Command {
 		Use:     "config",
 		Short:   "show a policy file with every default filled in",
 		Example: "  drossel config show policy.yaml",
+		Long:    "Config is about the configuration that a policy file amounts to; show prints it.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usageErrorf("such as drossel config show policy.yaml", "config wants a command")

@@ -34,8 +34,8 @@ func (p *program) initCommand() *cobra.Command {
 		Short:   "write a policy file to start from",
 		Example: "  drossel init --upstream http://127.0.0.1:3000\n  drossel init - | less",
 		Long: `Init writes a policy file with the limits that most APIs begin with, and comments that say what to
-change. A file that is there is not overwritten. - prints it instead. Its first line tells editors where the
-schema of policy files is; it may be left out.`,
+change: drossel.yaml unless another name is given; - prints it instead. A file that is there is overwritten
+with --force only. Its first line tells editors where the schema of policy files is; it may be left out.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			path, err := onlyPolicy("init", args)
 			if err != nil {

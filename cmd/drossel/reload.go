@@ -368,6 +368,9 @@ func (r *reloader) tell(level slog.Level, what, detail string, lines []string) {
 
 // aligned writes changes below each other.
 func aligned(changes []change) []string {
+	if len(changes) == 0 {
+		return nil
+	}
 	t := newTable("", "")
 	for _, c := range changes {
 		t.add(c.Mark+" "+c.What, c.Text)

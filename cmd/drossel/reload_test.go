@@ -242,6 +242,14 @@ routes:
   GET /old: {class: left, limits: [old]}
 `
 
+// No changes are no lines, and not an empty one.
+func TestNoDifferences(t *testing.T) {
+	before := parse(t, oldPolicy)
+	if lines := aligned(differences(before, parse(t, oldPolicy+"# the same\n"))); len(lines) != 0 {
+		t.Errorf("%q", lines)
+	}
+}
+
 func TestDifferences(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

@@ -33,8 +33,9 @@ func (p *program) serveCommand() *cobra.Command {
 		Example: "  drossel serve policy.yaml",
 		Long: `Serve listens where the policy's gateway section says and forwards what the policy allows to the
 upstream, and where its decisions section says it answers programs and proxies. It logs on the standard
-error, one line when it is ready and one when it stops, with the reason. On SIGINT and SIGTERM it takes no new connection and lets running requests end, for half a
-minute at most; a second signal ends it at once.
+error, one line when it is ready and one when it stops, with the reason. On SIGINT and SIGTERM it takes
+no new connection and lets running requests end, for as long as the policy's drain says (30s); a second
+signal ends it at once.
 
 When the policy file changes, and on SIGHUP, it is read again. All counts are kept, and the log says
 what differs. A file with an error in it is refused: the policy before stays in force.`,

@@ -51,6 +51,7 @@ func (p *program) versionCommand() *cobra.Command {
 		Use:     "version",
 		Short:   "print the program's version",
 		Example: "  drossel version",
+		Long:    "Version prints the program's version, the Go that built it and the platform; --json adds the revision of\nthe sources.",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			b := buildInfo()

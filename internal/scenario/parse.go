@@ -34,13 +34,25 @@ type reader struct {
 func Parse(name string, src []byte) (*File, policy.Problems) {
 	r := &reader{file: name}
 	f := &File{Name: name}
-	if root := r.parse(src); root != nil {
+	switch root := r.parse(src); {
+	case root == nil: // told
+	case isPolicy(root):
+		r.errorf(root, "name the file with its tests, which begins with policy: "+name, "%s is a policy, and no file of policy tests", name)
+	default:
 		r.readFile(root, f)
 	}
 	if len(r.problems) > 0 {
 		return nil, r.sorted()
 	}
 	return f, nil
+}
+
+// isPolicy tells a policy from a file of tests, so that it is not taken apart key by key.
+func isPolicy(root *yamltree.Node) bool {
+	has := func(keys ...string) bool {
+		return slices.ContainsFunc(root.Entries, func(e yamltree.Entry) bool { return slices.Contains(keys, e.Key.Text) })
+	}
+	return has("routes", "all_routes", "limits") && !has("policy", "tests")
 }
 
 // parse reads the text into nodes. What cannot be read is one problem.
