@@ -20,6 +20,7 @@ func TestInformationalResponses(t *testing.T) {
 			text, _ := c.body()
 			saw.set(text)
 			c.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+			c.keep = true // or the next request may meet a connection that is just being closed
 		}
 	})
 	const hints = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n"

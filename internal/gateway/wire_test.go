@@ -269,7 +269,7 @@ func TestStreaming(t *testing.T) {
 
 // An upgraded connection passes both ways, and ends when the gateway stops.
 func TestUpgrade(t *testing.T) {
-	s := overTCP(t, gateway.Options{Limiter: parsePolicy(t, openPolicy, nil)}, func(w http.ResponseWriter, _ *http.Request) {
+	s := overTCP(t, gateway.Options{Limiter: parsePolicy(t, gatewayPolicy("drain: 100ms"), nil)}, func(w http.ResponseWriter, _ *http.Request) {
 		conn, rw, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			t.Error(err)
