@@ -25,7 +25,7 @@ lint: ## run the linters of .golangci.yml
 	$(LINT) run
 
 test: ## run all tests of all modules, and list the skipped ones
-	@$(GO) -C tools run ./testall -shuffle=on -- .. $(addprefix ../,$(MODULES))
+	@$(GO) -C tools run ./testall -shuffle=on -timeout=20m -- .. $(addprefix ../,$(MODULES))
 
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 APT := $(SUDO) apt-get -q -y -o Dpkg::Use-Pty=0

@@ -160,7 +160,8 @@ type notice struct {
 func (n *notice) say(log *slog.Logger, text string, attrs ...slog.Attr) {
 	now := time.Now().Unix()
 	next := n.next.Load()
-	if now < next || !n.next.CompareAndSwap(next, now+60) {
+	soon := now < next && next-now <= 60 // further off, the clock has gone back
+	if soon || !n.next.CompareAndSwap(next, now+60) {
 		n.kept.Add(1)
 		return
 	}
