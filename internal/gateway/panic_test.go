@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/drossel-io/drossel/internal/gateway"
@@ -14,9 +15,10 @@ import (
 // A panic of ours is logged as an error, without its value, which may be of the request; the gateway goes on.
 func TestPanic(t *testing.T) {
 	var log bytes.Buffer
-	broken := true
+	var broken atomic.Bool
+	broken.Store(true)
 	l := parsePolicy(t, "routes: {/: unlimited}", &policy.Options{Observe: func(*policy.Decision) {
-		if broken {
+		if broken.Load() {
 			panic("s3cret")
 		}
 	}})
@@ -30,7 +32,7 @@ func TestPanic(t *testing.T) {
 		t.Errorf("the answer is %s", answer)
 	}
 	_ = conn.Close()
-	broken = false
+	broken.Store(false)
 	if res, body := s.do("GET", "/", nil); res.StatusCode != 200 || body != "hello" {
 		t.Errorf("after the panic: status %d, body %q", res.StatusCode, body)
 	}
