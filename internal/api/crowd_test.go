@@ -38,11 +38,11 @@ func inMemory() uint64 {
 const crowd = 10_000
 
 // TestCrowd is no test but the callers of TestManyConnections, in a process of its own: one may not open
-// the files of both ends. It connects to the address in the environment and waits for the end of stdin.
+// the files of both ends. It does nothing but in that process, where it connects to the address in the environment and waits for the end of stdin.
 func TestCrowd(t *testing.T) {
 	at := os.Getenv("DROSSEL_CROWD")
 	if at == "" {
-		t.Skip("the callers of TestManyConnections")
+		return
 	}
 	for i := range crowd {
 		conn, err := net.Dial("tcp", at)
