@@ -113,13 +113,11 @@ func (b *Budget) compile() (err error) {
 // Variant makes another rate of the same budget (a plan, an override): it shares
 // the state and knows the widest of the family, so that no rate forgives another's
 // debt. The algorithm stays b's; for window algorithms a rate of another period,
-// anchor or zone has a state of its own.
+// anchor or zone has a state of its own. In flight each holder keeps its place for as
+// long as its own rate says.
 func (b *Budget) Variant(l Limit) (*Budget, error) {
 	if l.Algorithm != b.limit.Algorithm && l.Quota != 0 && b.limit.Quota != 0 {
 		return nil, fmt.Errorf("drossel: limit %q: a rate of a %v cannot be a %v", b.name, b.limit.Algorithm, l.Algorithm)
-	}
-	if l.Algorithm == Concurrency && l.Quota != 0 && b.limit.Quota != 0 && l.Period != b.limit.Period {
-		return nil, fmt.Errorf("drossel: limit %q: a rate in flight holds %v like the others, not %v", b.name, b.limit.Period, l.Period)
 	}
 	if known := b.family.find(l); known != nil {
 		return known, nil

@@ -711,3 +711,61 @@ func TestInspector(t *testing.T) {
 		}
 	}
 }
+
+// A lease keeps its own end, whoever gives shorter or longer ones on the same key: a
+// plan, or the limit after a reload.
+func TestLeasesKeepTheirEnds(t *testing.T) {
+	long := mustBudget(t, "b", "3 in flight for 60s")
+	for name, short := range map[string]*drossel.Budget{
+		"variant": mustVariant(t, mustBudget(t, "b", "3 in flight for 60s"), "3 in flight for 10s"),
+		"reload":  mustBudget(t, "b", "3 in flight for 10s"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := drossel.NewMemory(nil)
+			take := func(b *drossel.Budget, after int64, want bool) *drossel.Batch {
+				t.Helper()
+				batch := mustTakeAt(t, m, b, "k", epoch+after*second)
+				if batch.Allowed != want {
+					t.Errorf("%s after %ds: %v, want %v", b.Limit(), after, batch.Allowed, want)
+				}
+				return batch
+			}
+			renew := func(batch *drossel.Batch, after int64, want bool) {
+				t.Helper()
+				if err := m.RenewAt(batch, epoch+after*second); err != nil {
+					t.Fatal(err)
+				}
+				if batch.Checks[0].Allowed != want {
+					t.Errorf("renewed after %ds: %v, want %v", after, !want, want)
+				}
+			}
+			first, other := take(long, 0, true), take(long, 0, true)
+			third := take(short, 0, true)
+			if got := third.Checks[0].ResetAfter; got != time.Minute {
+				t.Errorf("all places are free in %v, want a minute", got)
+			}
+			renew(third, 1, true)
+			for after := range int64(10) {
+				take(short, after+1, false)
+			}
+			m.ExpireAt(epoch + 11*second)
+			fourth := take(short, 11, true)
+			take(short, 12, false)
+			if err := m.SettleAt(fourth, epoch+13*second); err != nil {
+				t.Fatal(err)
+			}
+			renew(first, 59, true)
+			renew(other, 60, false)
+			// What is renewed for a shorter time than it has left keeps that.
+			first.Checks[0].Budget = short
+			renew(first, 61, true)
+			take(short, 100, true)
+			take(short, 100, true)
+			take(short, 109, false)
+			// A clock that went back a year ties up nobody for longer than the longest lease.
+			const year = 365 * 24 * 3600
+			take(short, -year, false)
+			take(short, 60-year, true)
+		})
+	}
+}

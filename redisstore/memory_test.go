@@ -78,6 +78,8 @@ func newBlock(t *testing.T, v virtual, random *rand.Rand, n int) *block {
 			b.rates = append(b.rates, other)
 		}
 	}
+	// What another process gives, before or after a reload, on the same key.
+	b.rates = append(b.rates, parse(t, fmt.Sprintf("same-%d-16", n), "4 in flight for 50s"))
 	return b
 }
 
@@ -93,7 +95,11 @@ func (b *block) step(sequences int) {
 	for range min(sequences/4, len(b.taken)) {
 		if p := b.taken[b.random.IntN(len(b.taken))]; !settled[p.ours.Checks[0].Key] {
 			settled[p.ours.Checks[0].Key] = true
-			b.settle(&calls, p)
+			if b.random.IntN(4) == 0 {
+				b.renew(&calls, p)
+			} else {
+				b.settle(&calls, p)
+			}
 		}
 	}
 	calls.Wait()
@@ -130,6 +136,24 @@ func (b *block) settle(calls *sync.WaitGroup, p pair) {
 	if err := b.memory.SettleAt(p.memory, b.now); err != nil {
 		b.t.Fatal(err)
 	}
+}
+
+// renew renews the leases of a batch in both.
+func (b *block) renew(calls *sync.WaitGroup, p pair) {
+	if err := b.memory.RenewAt(p.memory, b.now); err != nil {
+		b.t.Fatal(err)
+	}
+	calls.Go(func() {
+		if err := b.store.RenewAt(p.ours, b.now); err != nil {
+			b.t.Errorf("renew: %v", err)
+			return
+		}
+		for i := range p.ours.Checks {
+			if ours := p.ours.Checks[i].Allowed; ours != p.memory.Checks[i].Allowed {
+				b.t.Errorf("at %d a renewal is %v, in memory %v", b.now, ours, !ours)
+			}
+		}
+	})
 }
 
 // draw draws a batch of the i-th sequence, whose keys no other has.

@@ -474,14 +474,10 @@ func (m *model) clone() *model {
 // clone makes a new cell of what is seen of the old one: a log and holders must
 // not be copied.
 func (c *cell) clone() *cell {
-	next := &cell{state: c.state}
+	next := &cell{state: c.state, holders: c.holders.Clone()}
 	for _, e := range c.log.Entries() {
 		a := algo.SlidingLog{Period: 1 << 60}
 		a.Charge(a.View(&next.log, e.At), e.Cost)
-	}
-	for _, h := range c.holders.List() {
-		a := algo.Concurrency{MaxTTL: 1 << 60}
-		a.Acquire(a.View(&next.holders, 0), h.ID, h.Cost, h.Expiry)
 	}
 	return next
 }
@@ -507,6 +503,9 @@ func (m *model) show(id cellID) string {
 	}
 	var s strings.Builder
 	fmt.Fprintf(&s, "%s %q: %v %v", id.state, id.key, c.state, c.log.Entries())
+	if c.holders.Len() > 0 {
+		fmt.Fprintf(&s, " leases of at most %d", c.holders.Longest())
+	}
 	for _, h := range c.holders.List() {
 		fmt.Fprintf(&s, " %v holds %d until %d", drossel.ID(h.ID), h.Cost, h.Expiry)
 	}

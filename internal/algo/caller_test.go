@@ -377,10 +377,5 @@ func (k *holdersKey) release(now int64, id [16]byte) decision {
 }
 
 func (k *holdersKey) clone() *holdersKey {
-	c := &holdersKey{c: k.c}
-	for _, l := range k.h.List() {
-		at := l.Expiry - k.c.MaxTTL
-		c.c.Acquire(c.c.View(&c.h, at), l.ID, l.Cost, k.c.MaxTTL)
-	}
-	return c
+	return &holdersKey{c: k.c, h: k.h.Clone()}
 }

@@ -7,6 +7,7 @@ import (
 
 // Concurrency admits limit units in flight. Each holder has a lease that ends by
 // itself after at most MaxTTL microseconds, so a holder that died frees its place.
+// Leases of another MaxTTL, before a reload or beside it, keep their own ends.
 type Concurrency struct{ Limit, MaxTTL int64 }
 
 // A Holder is one lease: Cost units in flight until Expiry.
@@ -19,8 +20,9 @@ type Holder struct {
 // Holders is the state of a concurrency limit, the earliest expiry first. The
 // zero Holders is an unused key.
 type Holders struct {
-	list fifo[Holder]
-	sum  int64
+	list    fifo[Holder]
+	sum     int64
+	longest int64 // no lease ends later than this after the last change: the largest MaxTTL that still counts
 }
 
 // Len returns the number of leases.
@@ -35,20 +37,33 @@ func (h *Holders) Grows() bool { return h.list.grows() }
 // List returns the leases, the earliest expiry first. They belong to the Holders.
 func (h *Holders) List() []Holder { return h.list.live() }
 
+// Longest returns how long after the time of the last change a lease may end.
+func (h *Holders) Longest() int64 { return h.longest }
+
+// Clone returns a copy that shares nothing with h.
+func (h *Holders) Clone() Holders {
+	c := *h
+	c.list = fifo[Holder]{buf: slices.Clone(h.list.live())}
+	return c
+}
+
 // A HoldersView is a Holders as it is at some time, without a change to it.
 type HoldersView struct {
 	holders *Holders
 	list    []Holder
 	now     int64
 	from    int   // the first lease that has not ended
+	own     int64 // the end of a lease given now
 	latest  int64 // expiries later than this are cut to it
 	sum     int64
 }
 
 // View looks at h at now: leases that have ended do not count, and expiries that
-// cannot be under this clock are cut to now + MaxTTL.
+// cannot be under this clock are cut to now + MaxTTL, or to now and the longer one of
+// another whose leases there are.
 func (c Concurrency) View(h *Holders, now int64) HoldersView {
-	v := HoldersView{holders: h, list: h.list.live(), now: now, latest: now + c.MaxTTL, sum: h.sum}
+	v := HoldersView{holders: h, list: h.list.live(), now: now, own: now + c.MaxTTL, sum: h.sum}
+	v.latest = max(v.own, now+h.longest)
 	for v.from < len(v.list) && v.list[v.from].Expiry <= now {
 		v.sum -= v.list[v.from].Cost
 		v.from++
@@ -109,6 +124,15 @@ func (v HoldersView) Store() {
 	for i := len(list) - 1; i >= 0 && list[i].Expiry > v.latest; i-- {
 		list[i].Expiry = v.latest
 	}
+	v.bound()
+}
+
+// bound forgets a longer MaxTTL once no lease needs it.
+func (v HoldersView) bound() {
+	h := v.holders
+	if list := h.list.live(); len(list) == 0 || list[len(list)-1].Expiry <= v.own {
+		h.longest = v.own - v.now
+	}
 }
 
 // Acquire stores the view and a lease of cost units for id until now + ttl. A
@@ -146,6 +170,7 @@ func (c Concurrency) Release(v HoldersView, id [16]byte) bool {
 		return false
 	}
 	v.holders.remove(i - v.from)
+	v.bound()
 	return true
 }
 

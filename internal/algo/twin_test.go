@@ -616,20 +616,27 @@ func (p *pair) settleUp(now, rest int64) (charged, capped bool) {
 func (p *pair) clone() subject { return &pair{p.fast.clone(), p.slow.clone(), p.t} }
 func (p *pair) state() any     { return p.fast.state() }
 
-// A concurrency limit answers as a plain table of leases does.
+// A concurrency limit answers as a plain table of leases does, also where others give
+// shorter leases or longer ones on the same key: while time does not go back, they cut
+// none.
 func TestConcurrencyTwin(t *testing.T) {
 	type lease struct{ cost, expiry int64 }
 	rapid.Check(t, func(t *rapid.T) {
 		limit, ttl := units(1).Draw(t, "limit"), periods().Draw(t, "max ttl")
 		k := &holdersKey{c: algo.Concurrency{Limit: limit, MaxTTL: ttl}}
 		w := newWalker(t, drawn{subject: &windowKey{f: algo.FixedWindow{Limit: limit}}, period: ttl, scale: ttl})
-		w.backwards = true
+		mixed := rapid.Bool().Draw(t, "mixed")
+		w.backwards = !mixed
 		leases := map[[16]byte]lease{}
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			w.advance()
 			id := [16]byte{byte(rapid.IntRange(0, 5).Draw(t, "id"))}
 			cost := w.cost("cost")
 			wanted := rapid.Int64Range(1, 2*ttl).Draw(t, "ttl")
+			if mixed {
+				k.c.MaxTTL = rapid.Int64Range(1, ttl).Draw(t, "the longest of this one")
+			}
+			lasts := min(wanted, k.c.MaxTTL)
 			live := map[[16]byte]lease{}
 			used := int64(0)
 			for id, l := range leases {
@@ -639,7 +646,7 @@ func TestConcurrencyTwin(t *testing.T) {
 				}
 			}
 			held, known := live[id]
-			longer := lease{held.cost, max(held.expiry, w.now+min(wanted, ttl))}
+			longer := lease{held.cost, max(held.expiry, w.now+lasts)}
 			var got, want decision
 			switch rapid.IntRange(0, 5).Draw(t, "op") {
 			case 0:
@@ -669,7 +676,7 @@ func TestConcurrencyTwin(t *testing.T) {
 					want.retryAfter = algo.Never
 				case used+cost <= limit:
 					want.allowed = true
-					live[id] = lease{cost, w.now + min(wanted, ttl)}
+					live[id] = lease{cost, w.now + lasts}
 					leases = live
 				default:
 					want.retryAfter = least(func(d int64) bool {

@@ -120,8 +120,8 @@ end
 
 -- A lease ends with its ID; that of another who has the place by now does not.
 function change.n(key, arg)
-  local longest = numbers('<d', arg, 4)
-  local h, id = openHolders(key, longest), string.sub(arg, 12)
+  local period = numbers('<d', arg, 4)
+  local h, id = openHolders(key, period), string.sub(arg, 12)
   if not h.stored or bad then return end
   purge(h)
   local ends = call('ZSCORE', key, id)
@@ -133,13 +133,13 @@ function change.n(key, arg)
 end
 
 function change.N(key, arg)
-  local longest = numbers('<d', arg, 4)
-  local h, id = openHolders(key, longest), string.sub(arg, 12)
+  local period = numbers('<d', arg, 4)
+  local h, id = openHolders(key, period), string.sub(arg, 12)
   if bad then return end
   purge(h)
   local ends = h.stored and call('ZSCORE', key, id)
   local holds = ends and tonumber(ends) > now
-  if holds then call('ZADD', key, h.latest, id) end
+  if holds then extend(h, id, ends) end
   if h.stored then closeHolders(h) end
   renewed[#renewed + 1] = holds and '1' or '0'
 end

@@ -10,7 +10,10 @@
 --   sliding counter  "start current previous"
 --   sliding log      a list: time, cost, time, cost, …, the sum of the costs
 --   in flight        a sorted set: a holder's ID by the end of its lease; "c" and the
---                    ID by -cost, if that is more than 1; "" by -sum of the costs
+--                    ID by -cost, if that is more than 1; "" by -sum of the costs; "l"
+--                    by -us: no lease ends later than that after the last change. Who
+--                    gives shorter leases so tells a longer one of another process
+--                    from what cannot be under this clock, and leaves it its end
 local time, margin = redis.call('TIME'), 2000
 local now = time[1] * 1000000 + time[2]
 local call, pcall, numbers, byte, match, format = redis.call, redis.pcall, struct.unpack, string.byte, string.match, string.format
@@ -290,15 +293,18 @@ local function lastEnd(h)
   return min(h.latest, tonumber(call('ZRANGE', h.key, -1, -1, 'WITHSCORES')[2]))
 end
 
--- The holders in hand: those of a key whose leases have not ended.
-local function openHolders(key, longest)
-  local h = {key = key, latest = now + longest, sum = 0}
+-- The holders in hand: those of a key whose leases have not ended. own is the end of a
+-- lease given now; what ends after latest cannot be.
+local function openHolders(key, period)
+  local h = {key = key, period = period, own = now + period, latest = now + period, sum = 0}
   local sum = pcall('ZSCORE', key, '')
   if not sum then return h end
   if type(sum) ~= 'string' then
     bad = 'state'
     return h
   end
+  h.longest = -tonumber(call('ZSCORE', key, 'l') or 0)
+  h.latest = max(h.own, now + h.longest)
   h.sum, h.ended, h.stored = -tonumber(sum), call('ZRANGEBYSCORE', key, 0, now), true
   for i = 1, #h.ended do h.sum = h.sum - holderCost(h, h.ended[i]) end
   return h
@@ -312,12 +318,22 @@ local function purge(h)
   for i = 1, #late do call('ZADD', h.key, h.latest, late[i]) end
 end
 
--- closeHolders stores the sum.
+-- extend makes a lease end a period from now, unless it ends later already.
+local function extend(h, id, ends)
+  call('ZADD', h.key, max(h.own, min(h.latest, tonumber(ends or 0))), id)
+end
+
+-- closeHolders stores the sum, and forgets a longer period once no lease needs it.
 local function closeHolders(h)
   if h.sum <= 0 then
     call('DEL', h.key)
     return
   end
-  call('ZADD', h.key, -h.sum, '')
-  call('PEXPIRE', h.key, ttl(lastEnd(h)))
+  local last = lastEnd(h)
+  if last <= h.own and h.longest ~= h.period then
+    call('ZADD', h.key, -h.sum, '', -h.period, 'l')
+  else
+    call('ZADD', h.key, -h.sum, '')
+  end
+  call('PEXPIRE', h.key, ttl(last))
 end

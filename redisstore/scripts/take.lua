@@ -103,12 +103,12 @@ function report.l(i)
 end
 
 function look.n(i, key, arg)
-  local cost, need, limit, longest = numbers('<dddd', arg, 4)
-  local h = openHolders(key, longest)
+  local cost, need, limit, period = numbers('<dddd', arg, 4)
+  local h = openHolders(key, period)
   h.id, h.cost, h.fits = string.sub(arg, 36), cost, 0
   view[i] = h
   local ends = h.stored and call('ZSCORE', key, h.id)
-  h.holds = ends and tonumber(ends) > now
+  h.holds = ends and tonumber(ends) > now and ends
   -- What has ended goes with every take that can fit, whatever the answer.
   repaired[i] = h.stored and (h.holds or need <= limit)
   if h.holds or h.sum + need <= limit then return true end
@@ -136,7 +136,7 @@ function keep.n(i, key, charge)
       h.sum = h.sum + h.cost
       if h.cost > 1 then call('ZADD', key, -h.cost, 'c' .. h.id) end
     end
-    call('ZADD', key, h.latest, h.id)
+    extend(h, h.id, h.holds)
   end
   closeHolders(h)
 end
