@@ -83,6 +83,7 @@ var (
 
 func (r *reader) readAllRoutes(n *node) {
 	r.policy.AllRoutes = r.readLimitList(n, "all_routes", "all_routes")
+	r.allTooMany = r.tooMany(n, "all_routes", r.policy.AllRoutes)
 	for _, l := range r.policy.AllRoutes {
 		l.UsedBy = append(l.UsedBy, "all routes")
 	}
@@ -340,19 +341,29 @@ func (r *reader) compileRoute(at *node, route *Route, class *classDecl, own []*L
 			route.Checks = append(route.Checks, c)
 		}
 	}
+	if !r.allTooMany {
+		r.tooMany(at, what, limitsOf(route.Checks))
+	}
+	r.checkCosts(what, s.cost, limitsOf(route.Checks))
+}
+
+// tooMany reports limits that are more than one request can be asked.
+func (r *reader) tooMany(at *node, what string, limits []*Limit) bool {
 	candidates := 0
-	for _, c := range route.Checks {
-		if c.Limit.Candidate != nil {
+	for _, l := range limits {
+		if l.Candidate != nil {
 			candidates++
 		}
 	}
-	switch n := len(route.Checks); {
+	switch n := len(limits); {
 	case n > drossel.MaxChecks:
 		r.errorf(at, "leave some of them out", "%s has %d limits, more than %d", what, n, drossel.MaxChecks)
 	case n+candidates > drossel.MaxChecks:
 		r.errorf(at, "leave some of them out", "%s has %d limits and %d candidates, more than %d", what, n, candidates, drossel.MaxChecks)
+	default:
+		return false
 	}
-	r.checkCosts(what, s.cost, limitsOf(route.Checks))
+	return true
 }
 
 // enforces returns l as the route applies it: a copy in shadow if the route is.

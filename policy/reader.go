@@ -63,6 +63,7 @@ type reader struct {
 	inline        map[string]string // the names of inline limits and the places that have them
 	named         []namedValue      // classes and routes that rates are for
 	routesAt      *node
+	allTooMany    bool  // all_routes alone has more limits than a route can have, and it was said
 	shadowAt      *node // shadow_until of the file
 }
 
