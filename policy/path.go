@@ -43,10 +43,9 @@ func readPath(path string, dots, slashes bool) string {
 // otherReadings returns the paths, in the form of cleanPath, that servers may take
 // path for which do not read it as cleanPath does; none for nearly every path.
 func otherReadings(path string) []string {
-	if fragment := strings.IndexByte(path, '#'); fragment >= 0 {
+	if cut, _, found := strings.Cut(path, "#"); found {
 		// There is none in a request by HTTP, but clients can send it: some servers cut it
 		// off.
-		cut := path[:fragment]
 		return append(append(readings(path), cleanPath(cut)), readings(cut)...)
 	}
 	return readings(path)
