@@ -61,9 +61,6 @@ func drawRates(t *rapid.T, name string) []*rate {
 		return []*rate{{budget: b, family: []drossel.Limit{l}, settled: settled}}
 	}
 	other := drawLimitOf(t, l.Algorithm)
-	if l.Algorithm == drossel.Concurrency {
-		other.Period = l.Period
-	}
 	v, err := b.Variant(other)
 	if err != nil {
 		t.Fatal(err)
