@@ -49,7 +49,7 @@ routes:
 	// Output:
 	// policy.yaml:3:10: limit "login": no attribute "account"
 	// hint: known: ip, method, host, route, class
-	// policy.yaml:5:30: cost must be a whole number, not "many"
+	// policy.yaml:5:30: route "/": cost must be a whole number, not "many"
 	// GET /healthz 0
 	// / 1
 }

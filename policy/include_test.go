@@ -148,6 +148,14 @@ hint: such as limits/*.yaml
 etc/policy.yaml:1:52: include: ".": file does not exist
 hint: a relative name starts in the folder of the file that names it`,
 		},
+		{
+			"include: [a.yaml, b.yaml]\nroutes: {/: deny}",
+			map[string]string{"a.yaml": "", "b.yaml": "# limits: {}\n"},
+			`etc/a.yaml: the file is empty
+hint: leave it out of include, or write such as limits: {read: 100/m by ip}
+etc/b.yaml: the file is empty
+hint: leave it out of include, or write such as limits: {read: 100/m by ip}`,
+		},
 		{"include: a.yaml\nroutes: {/: deny}", nil, "etc/policy.yaml:1:10: include must be a list, not a text"},
 		{
 			"include: ['*.yaml']\nroutes: {/: deny}", nil,

@@ -154,10 +154,10 @@ func (r *reader) readTop(f fields) {
 		}
 	}
 	if e, ok := f["on_store_failure"]; ok {
-		p.OnFailure, _ = r.failureMode(e.Value)
+		p.OnFailure, _ = r.failureMode(e.Value, "")
 	}
 	if e, ok := f["mode"]; ok {
-		p.Shadow, _ = r.shadow(e.Value)
+		p.Shadow, _ = r.shadow(e.Value, "")
 	}
 	if e, ok := f["shadow_until"]; ok {
 		r.shadowAt = e.Key

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/drossel-io/drossel"
 )
@@ -209,7 +210,20 @@ func (r *reader) warnForwardAuth() {
 			r.warnf(at, "", "use the gateway or the JSON API for such routes",
 				"limit %q: forward_auth does not tell the status, so every request is charged", l.Name)
 		}
+		if wait := l.longestWait(); wait > 0 && len(l.UsedBy) > 0 && !l.Shadow {
+			r.warnf(at, "", "give the proxy a timeout longer than the wait, or use the gateway or the JSON API for such routes",
+				"limit %q: forward_auth answers after a wait of up to %v; a proxy that gives up earlier denies the request, or lets it pass uncounted", l.Name, wait)
+		}
 	}
+}
+
+// longestWait returns the longest wait of the limit's rates.
+func (l *Limit) longestWait() time.Duration {
+	longest := l.Budget.Limit().MaxWait
+	for _, rate := range l.others {
+		longest = max(longest, rate.limit.MaxWait)
+	}
+	return longest
 }
 
 // loopback reports whether an address to listen on is reached from this machine

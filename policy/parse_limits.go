@@ -223,7 +223,7 @@ func (r *reader) readLimitOptions(f fields, l *Limit, what string) {
 		}
 	}
 	if e, ok := f["mode"]; ok {
-		l.Shadow, _ = r.shadow(e.Value)
+		l.Shadow, _ = r.shadow(e.Value, what)
 	}
 	l.ShadowUntil = r.readShadowUntil(f, what)
 	if e, ok := f["charge_on"]; ok {

@@ -134,31 +134,32 @@ func (s *setting) apply(onFailure *drossel.FailureMode, shadow *bool) {
 func (r *reader) readSetting(f fields, what string) (s setting) {
 	s.until = r.readShadowUntil(f, what)
 	if e, ok := f["on_store_failure"]; ok {
-		if m, ok := r.failureMode(e.Value); ok {
+		if m, ok := r.failureMode(e.Value, what); ok {
 			s.onFailure = &m
 		}
 	}
 	if e, ok := f["mode"]; ok {
-		if shadow, ok := r.shadow(e.Value); ok {
+		if shadow, ok := r.shadow(e.Value, what); ok {
 			s.shadow = &shadow
 		}
 	}
 	if e, ok := f["cost"]; ok {
-		s.cost = r.readCosts(e.Value)
+		s.cost = r.readCosts(e.Value, whose(what, "cost"))
 	}
 	return s
 }
 
-func (r *reader) readCosts(n *node) (c costs) {
+// readCosts reads one cost for all limits, or a map of them; what names it.
+func (r *reader) readCosts(n *node, what string) (c costs) {
 	if n.Kind != yamltree.Map {
-		if v, ok := r.number(n, "cost", costForm); ok {
+		if v, ok := r.number(n, what, costForm); ok {
 			c.all = &cost{v, n}
 		}
 		return c
 	}
 	c.byLimit = map[string]cost{}
-	for _, e := range r.names(n, "cost") {
-		if v, ok := r.number(e.Value, "cost of "+clip(e.Key.Text), costForm); ok {
+	for _, e := range r.names(n, what) {
+		if v, ok := r.number(e.Value, what+" of "+clip(e.Key.Text), costForm); ok {
 			c.byLimit[e.Key.Text] = cost{v, e.Value}
 		} else {
 			c.byLimit[e.Key.Text] = cost{-1, e.Key} // named, but wrong

@@ -22,12 +22,16 @@ type (
 
 // parseYAML reads the file into nodes. What cannot be read is one problem.
 func (r *reader) parseYAML(src []byte, file string) *node {
+	empty := "the smallest policy has routes: {/: {limits: [100/m by ip]}}"
+	if file != "" { // an included one
+		empty = "leave it out of include, or write such as limits: {read: 100/m by ip}"
+	}
 	root, err := yamltree.Parse(src, &yamltree.Format{
 		File:   file,
 		Name:   "a policy",
 		Large:  "a policy of a thousand routes has less than half of that",
 		Second: "keep one policy in a file",
-		Empty:  "the smallest policy has routes: {/: {limits: [100/m by ip]}}",
+		Empty:  empty,
 		Shared: "name what is shared: a limit under limits, or a class",
 		Brace: func(pattern string) string {
 			if strings.HasSuffix(pattern[:strings.IndexByte(pattern+"{", '{')], "$") {
@@ -269,8 +273,9 @@ var (
 	untilForm    = textForm{`^[0-9]{4}-[0-9]{2}-[0-9]{2}`}
 )
 
-func (r *reader) failureMode(n *node) (drossel.FailureMode, bool) {
-	word, ok := r.word(n, "on_store_failure", failureModes...)
+// failureMode reads on_store_failure; of names what has it, "" is the file.
+func (r *reader) failureMode(n *node, of string) (drossel.FailureMode, bool) {
+	word, ok := r.word(n, whose(of, "on_store_failure"), failureModes...)
 	switch word {
 	case "open":
 		return drossel.Open, ok
@@ -281,9 +286,18 @@ func (r *reader) failureMode(n *node) (drossel.FailureMode, bool) {
 	}
 }
 
-func (r *reader) shadow(n *node) (shadow, ok bool) {
-	word, ok := r.word(n, "mode", modes...)
+// shadow reads mode; of names what has it, "" is the file.
+func (r *reader) shadow(n *node, of string) (shadow, ok bool) {
+	word, ok := r.word(n, whose(of, "mode"), modes...)
 	return word == "shadow", ok
+}
+
+// whose names a key of something, "" is the file, for messages.
+func whose(of, key string) string {
+	if of == "" {
+		return key
+	}
+	return of + ": " + key
 }
 
 // limitError reports an error of the root package: a *drossel.LimitError has a
