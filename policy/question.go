@@ -47,6 +47,7 @@ type Part struct {
 
 // DecideAll is Decide for several questions. The error, drossel.ErrTooManyChecks or
 // drossel.ErrCost, says that they cannot be decided as one; nothing is charged then.
+// What is in shadow is left out if a batch cannot hold it too.
 func (l *Limiter) DecideAll(ctx context.Context, q Questions) (*Joint, error) {
 	j := &Joint{}
 	var parts []*Decision
@@ -67,8 +68,8 @@ func (l *Limiter) DecideAll(ctx context.Context, q Questions) (*Joint, error) {
 		d.Batch.ID = drossel.NewID()
 	}
 	denies := slices.ContainsFunc(d.Batch.Checks, func(c drossel.Check) bool { return deniesAlways(&c) })
-	if denies {
-		j.onlyDenying()
+	if denies { // denyAll leaves the others out
+		j.keepInParts(deniesAlways)
 	}
 	l.conclude(ctx, d, denies)
 	if d.Err != nil {
@@ -152,6 +153,9 @@ func (j *Joint) gather(parts []*Decision) error {
 		}
 	}
 	if len(d.Batch.Checks) > drossel.MaxChecks {
+		j.dropShadows()
+	}
+	if len(d.Batch.Checks) > drossel.MaxChecks {
 		return drossel.ErrTooManyChecks
 	}
 	for i := range d.Batch.Checks {
@@ -191,11 +195,26 @@ func (d *Decision) like(c *drossel.Check) int {
 	})
 }
 
-// onlyDenying leaves the checks out of the parts that denyAll leaves out.
-func (j *Joint) onlyDenying() {
+// dropShadows leaves out what is in shadow: it must not keep questions from being
+// decided.
+func (j *Joint) dropShadows() {
+	enforced := func(c *drossel.Check) bool { return !c.Shadow }
+	j.keepInParts(enforced)
+	var checks []drossel.Check
+	var limits []*Limit
+	for i := range j.Batch.Checks {
+		if c := &j.Batch.Checks[i]; enforced(c) {
+			checks, limits = append(checks, *c), append(limits, j.Limits[i])
+		}
+	}
+	j.Batch.Checks, j.Limits = checks, limits
+}
+
+// keepInParts leaves the other checks out of the parts.
+func (j *Joint) keepInParts(keep func(*drossel.Check) bool) {
 	kept, next := map[int]int{}, 0
 	for i := range j.Batch.Checks {
-		if deniesAlways(&j.Batch.Checks[i]) {
+		if keep(&j.Batch.Checks[i]) {
 			kept[i] = next
 			next++
 		}

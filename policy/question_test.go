@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -161,6 +162,11 @@ func TestDecideAllBounds(t *testing.T) {
 	}
 	if j := decideAll(t, l, many[:16]...); !j.Allowed || j.Batch.Checks[0].Remaining != 9 {
 		t.Errorf("16: allowed %v, %d left, want 9", j.Allowed, j.Batch.Checks[0].Remaining)
+	}
+	// What is in shadow keeps no questions from being decided.
+	j := decideAll(t, l, append(many[:16:16], limitAsked(l, "tried", 1, "x", ""))...)
+	if want := []int{15}; !j.Allowed || len(j.Batch.Checks) != 16 || !slices.Equal(j.Parts[15].Checks, want) || j.Parts[16].Checks != nil {
+		t.Errorf("with one in shadow: allowed %v, %d checks, of the last parts %v", j.Allowed, len(j.Batch.Checks), j.Parts[15:])
 	}
 	large := limitAsked(l, "tokens", drossel.MaxQuota, "", "t")
 	if _, err := l.DecideAll(t.Context(), policy.Questions{List: []policy.Question{large, large}}); !errors.Is(err, drossel.ErrCost) {
