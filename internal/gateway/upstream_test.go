@@ -70,7 +70,7 @@ func TestEarlyRefusal(t *testing.T) {
 	for _, framing := range []string{"Content-Length: 1073741824", "Transfer-Encoding: chunked"} {
 		s, up := scripted(t, gateway.Options{}, func(c *call) {
 			c.write("HTTP/1.1 413 Content Too Large\r\nContent-Length: 4\r\nConnection: close\r\n\r\nfull")
-			_, _ = io.CopyN(io.Discard, c.conn, 1<<20) // or the answer would be lost in a reset
+			_, _ = io.Copy(io.Discard, c.conn) // or the answer might be lost in a reset
 		})
 		w := s.connect()
 		_ = w.SetDeadline(soon())
