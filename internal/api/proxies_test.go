@@ -327,7 +327,8 @@ func TestProxies(t *testing.T) {
 				}
 			}
 			before := s.reached.Load()
-			res, text := s.do(t, "127.0.0.1", "POST", "api.example.com", "/posts", spoof, body)
+			// A long body would be cut off by HAProxy, which answers without reading it.
+			res, text := s.do(t, "127.0.0.1", "POST", "api.example.com", "/posts", spoof, body[:1000])
 			var problem struct {
 				Status int
 				Error  struct{ Code string }
