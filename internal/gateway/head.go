@@ -153,9 +153,6 @@ func hasField(read []byte, line, field string) bool {
 	}
 }
 
-// ReadFrom passes on what lets the kernel copy between connections.
-func (c *headConn) ReadFrom(r io.Reader) (int64, error) { return io.Copy(c.Conn, r) }
-
 // CloseWrite lets package net/http end a connection without a reset.
 func (c *headConn) CloseWrite() error {
 	if conn, ok := c.Conn.(interface{ CloseWrite() error }); ok {

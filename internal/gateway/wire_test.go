@@ -303,6 +303,41 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
+// An upgraded connection may rest for as long as its ends like: only one that does not read
+// on stalls.
+func TestUpgradeRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := inMemory(t, gateway.Options{Limiter: parsePolicy(t, openPolicy, nil)}, func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+			_, _ = io.Copy(conn, conn)
+		})
+		defer s.close()
+		conn, err := s.dial(t.Context(), "tcp", s.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprint(conn, "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+		br := bufio.NewReader(conn)
+		if res, err := http.ReadResponse(br, nil); err != nil || res.StatusCode != 101 { //nolint:bodyclose // its body is the connection
+			t.Fatalf("%v, %v", res, err)
+		}
+		for _, line := range []string{"one\n", "two\n"} {
+			time.Sleep(time.Hour)
+			fmt.Fprint(conn, line)
+			if got, err := br.ReadString('\n'); got != line {
+				t.Fatalf("%q came back as %q (%v)", line, got, err)
+			}
+		}
+	})
+}
+
 func TestUpstreamFails(t *testing.T) {
 	var log syncLog
 	n := &network{}
