@@ -70,7 +70,7 @@ func TestManyConnections(t *testing.T) {
 		t.Skip("-short: ten thousand connections")
 	}
 	if n := openFiles(); n < crowd+200 {
-		t.Skipf("a process may open %d files here, the test needs %d", n, crowd+200)
+		t.Fatalf("a process may open %d files here, the test needs %d: raise the limit (ulimit -n), or leave it out with -short", n, crowd+200)
 	}
 	s := serve(t, ordersPolicy)
 	s.allowed(t, order)
