@@ -38,9 +38,6 @@ func exposed(profiles []string) string {
 // allowed returns what a request of another origin may be told about that: the origin,
 // "*", or "" if it has none or is not allowed.
 func allowed(c *policy.CORS, h http.Header) string {
-	if c == nil {
-		return ""
-	}
 	origin := h.Get("Origin")
 	switch {
 	case origin == "":
@@ -54,7 +51,7 @@ func allowed(c *policy.CORS, h http.Header) string {
 }
 
 // letScriptsRead adds the fields to an answer of the gateway.
-func (e *exchange) letScriptsRead(h http.Header) {
+func (e *exchange) letScriptsRead(h http.Header, r *http.Request) {
 	c := e.rules.settings.CORS
 	if c == nil {
 		return
@@ -62,10 +59,11 @@ func (e *exchange) letScriptsRead(h http.Header) {
 	if c.Origins[0] != "*" {
 		h.Add("Vary", "Origin") // also to who may not read it
 	}
-	if e.origin == "" {
+	origin := allowed(c, r.Header)
+	if origin == "" {
 		return
 	}
-	h.Set(fieldAllowOrigin, e.origin)
+	h.Set(fieldAllowOrigin, origin)
 	if c.Credentials {
 		h.Set(fieldAllowCredentials, "true")
 	}

@@ -236,7 +236,6 @@ type exchange struct {
 	request  identity.Request
 	rpc      grpclimit.Protocol
 	began    time.Time // a call of gRPC
-	origin   string    // of the scripts that may read the gateway's answers; "" if none
 	decision *policy.Decision
 	writer   http.ResponseWriter
 	body     *requestBody // nil if there is none
@@ -260,7 +259,6 @@ func (g *Gateway) newExchange() *exchange {
 // serve decides the request. What the gateway answers itself is decided too, or it would cost nothing
 // to send nonsense.
 func (e *exchange) serve(w http.ResponseWriter, r *http.Request, refusal problem, refused bool) {
-	e.origin = allowed(e.rules.settings.CORS, r.Header)
 	d := e.rules.limiter.Decide(r.Context(), &e.request)
 	e.decision = d
 	if refused { // what follows may be as bad
@@ -269,7 +267,7 @@ func (e *exchange) serve(w http.ResponseWriter, r *http.Request, refusal problem
 	switch {
 	case !d.Allowed:
 		e.outcome.Status = d.Status
-		e.letScriptsRead(w.Header())
+		e.letScriptsRead(w.Header(), r)
 		e.deny(w, r)
 	case refused:
 		e.answer(w, r, refusal)
@@ -309,7 +307,7 @@ func (e *exchange) answer(w http.ResponseWriter, r *http.Request, p problem) {
 	}
 	p.ID = e.decision.Batch.ID.String()
 	e.rules.renderer.AddFields(w.Header(), e.decision)
-	e.letScriptsRead(w.Header())
+	e.letScriptsRead(w.Header(), r)
 	e.writeProblem(w, r, p)
 }
 
@@ -339,7 +337,7 @@ func (e *exchange) end(w http.ResponseWriter, r *http.Request) {
 		lingers(w, r)
 	}
 	e.rules, e.request, e.rpc, e.decision, e.writer = nil, identity.Request{}, grpclimit.NoProtocol, nil, nil
-	e.body, e.stop, e.outcome, e.response, e.origin = nil, nil, policy.Outcome{}, nil, ""
+	e.body, e.stop, e.outcome, e.response = nil, nil, policy.Outcome{}, nil
 	e.gateway.exchanges.Put(e)
 }
 
