@@ -25,7 +25,7 @@ import (
 // A body that is too large is refused, before it is read if its length is known, and
 // the request is charged: it was decided first.
 func TestMaxBody(t *testing.T) {
-	file := "gateway: {upstream: \"http://127.0.0.1:1\", max_body: 100B, h2c: true}\nroutes: {/: {limits: [8/h by ip]}}\n"
+	file := gatewaySection("max_body: 100B, h2c: true") + "routes: {/: {limits: [8/h by ip]}}\n"
 	var whole atomic.Int64
 	s := overTCP(t, gateway.Options{Limiter: parsePolicy(t, file, nil)}, func(w http.ResponseWriter, r *http.Request) {
 		if body, err := io.ReadAll(r.Body); err == nil {

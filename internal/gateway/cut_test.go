@@ -138,7 +138,7 @@ func TestResponseStallsAtEveryByte(t *testing.T) {
 				_, _ = io.Copy(io.Discard, c.conn)
 			})
 			s := start(t, gateway.Options{
-				Limiter: parsePolicy(t, openPolicy, nil), Dial: n.dial, HeaderTimeout: 5 * time.Second,
+				Limiter: parsePolicy(t, gatewayPolicy("timeouts: {upstream_head: 5s}"), nil), Dial: n.dial,
 				Upstream: &url.URL{Scheme: "http", Host: upstreamAddress},
 			}, n.listen("gateway:80"))
 			s.dial, s.address = n.dial, "gateway:80"

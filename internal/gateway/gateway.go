@@ -40,12 +40,6 @@ type Options struct {
 	// folder.
 	Folder string
 
-	// PreserveHost, Drain and HeaderTimeout, if they are not zero, are used instead of
-	// the policy's preserve_host, drain and timeouts.upstream_head.
-	PreserveHost  bool
-	Drain         time.Duration
-	HeaderTimeout time.Duration
-
 	// Dial connects to the upstream; nil dials with the policy's timeout.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
@@ -128,8 +122,8 @@ func newRules(l *policy.Limiter, o *Options, before *rules) (*rules, error) {
 	return next, nil
 }
 
-// settingsOf returns the gateway section of a policy, or the standard one, with what
-// the options have otherwise.
+// settingsOf returns the gateway section of a policy, or the standard one, with the
+// upstream of the options.
 func settingsOf(p *policy.Policy, o *Options) policy.Gateway {
 	s := p.Gateway
 	if s.Upstream == nil {
@@ -137,13 +131,6 @@ func settingsOf(p *policy.Policy, o *Options) policy.Gateway {
 	}
 	if o.Upstream != nil {
 		s.Upstream = o.Upstream
-	}
-	s.PreserveHost = s.PreserveHost || o.PreserveHost
-	if o.Drain > 0 {
-		s.Drain = o.Drain
-	}
-	if o.HeaderTimeout > 0 {
-		s.Timeouts.UpstreamHead = o.HeaderTimeout
 	}
 	return s
 }

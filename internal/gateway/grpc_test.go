@@ -132,7 +132,7 @@ func grpcSetup(t *testing.T, secure bool, routes string, log ...*slog.Logger) (*
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := "gateway: {upstream: \"http://127.0.0.1:1\", " + keys + "}\n" + routes
+	file := gatewaySection(keys) + routes
 	o := gateway.Options{Limiter: parsePolicy(t, file, &policy.Options{}), Folder: folder, Upstream: at}
 	if len(log) > 0 {
 		o.Log = log[0]

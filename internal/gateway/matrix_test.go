@@ -95,7 +95,7 @@ func TestMatrix(t *testing.T) {
 		if protocol.secure {
 			keys, scheme = tlsPolicy, "https"
 		}
-		file := "gateway: {upstream: \"http://127.0.0.1:1\", " + keys + "}" + matrixRoutes
+		file := gatewaySection(keys) + matrixRoutes
 		s := overTCP(t, gateway.Options{Limiter: parsePolicy(t, file, nil), Folder: folder}, up.ServeHTTP)
 		c := s.speaking(protocol.major, protocol.secure)
 		get(t, c, scheme+"://api.example/denied") // that was its unit

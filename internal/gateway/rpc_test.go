@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -79,7 +78,7 @@ func TestRPCErrors(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			address, client := overH2C(t, gateway.Options{
-				Limiter: parsePolicy(t, tt.file, &policy.Options{Store: tt.store}), Dial: tt.dial, HeaderTimeout: 20 * time.Millisecond,
+				Limiter: parsePolicy(t, gatewaySection("timeouts: {upstream_head: 100ms}")+tt.file, &policy.Options{Store: tt.store}), Dial: tt.dial,
 				Upstream: &url.URL{Scheme: "http", Host: silent.Addr().String()},
 			})
 			for name, o := range rpcProtocols() {

@@ -141,7 +141,7 @@ func TestSmuggling(t *testing.T) {
 // What is odd but clear passes as clear as it can be written.
 func TestOddRequests(t *testing.T) {
 	var saw cell[string]
-	s, _ := scripted(t, gateway.Options{PreserveHost: true}, func(c *call) {
+	s, _ := scripted(t, gateway.Options{Limiter: parsePolicy(t, gatewayPolicy("preserve_host: true"), nil)}, func(c *call) {
 		text, whole := c.body()
 		saw.set(fmt.Sprintf("%s %s host=%s len=%d te=%v x=%q body=%q trailer=%v", c.request.Method, c.request.RequestURI, c.request.Host,
 			c.request.ContentLength, c.request.TransferEncoding, c.request.Header["X"], text, c.request.Trailer))

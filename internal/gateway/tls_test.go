@@ -62,8 +62,10 @@ func writePair(t *testing.T, folder, name string, names ...string) *x509.Certifi
 }
 
 // gatewayPolicy is openPolicy with a gateway section that has these keys too.
-func gatewayPolicy(keys string) string {
-	return "gateway: {upstream: \"http://127.0.0.1:1\", " + keys + "}\n" + openPolicy
+func gatewayPolicy(keys string) string { return gatewaySection(keys) + openPolicy }
+
+func gatewaySection(keys string) string {
+	return "gateway: {upstream: \"http://127.0.0.1:1\", " + keys + "}\n"
 }
 
 const tlsPolicy = "tls: {cert: one.pem, key: one.key}"

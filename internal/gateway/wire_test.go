@@ -130,7 +130,7 @@ func TestUpstreamPath(t *testing.T) {
 	if _, body := s.do("GET", "/a%2Fb?c;d", nil); body != "/v1/a%2Fb?c;d "+at.Host {
 		t.Errorf("arrives as %q", body)
 	}
-	s = overTCP(t, gateway.Options{Limiter: parsePolicy(t, openPolicy, nil), Upstream: at, PreserveHost: true}, hello)
+	s = overTCP(t, gateway.Options{Limiter: parsePolicy(t, gatewayPolicy("preserve_host: true"), nil), Upstream: at}, hello)
 	if _, body := s.do("GET", "/", nil); body != "/v1/ api.example" {
 		t.Errorf("with the client's host: %q", body)
 	}
@@ -342,8 +342,8 @@ func TestUpstreamFails(t *testing.T) {
 	var log syncLog
 	n := &network{}
 	o := gateway.Options{
-		Limiter: parsePolicy(t, openPolicy, nil), Log: log.logger(),
-		Upstream: &url.URL{Scheme: "http", Host: upstreamAddress}, Dial: n.dial, HeaderTimeout: 5 * time.Second,
+		Limiter: parsePolicy(t, gatewayPolicy("timeouts: {upstream_head: 5s}"), nil), Log: log.logger(),
+		Upstream: &url.URL{Scheme: "http", Host: upstreamAddress}, Dial: n.dial,
 	}
 	synctest.Test(t, func(t *testing.T) {
 		front := &network{}
@@ -449,7 +449,7 @@ func TestDrain(t *testing.T) {
 	}{"in time": {9 * time.Second, nil}, "too long": {11 * time.Second, io.ErrUnexpectedEOF}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				o := gateway.Options{Limiter: parsePolicy(t, openPolicy, nil), Drain: 10 * time.Second}
+				o := gateway.Options{Limiter: parsePolicy(t, gatewayPolicy("drain: 10s"), nil)}
 				s := inMemory(t, o, func(w http.ResponseWriter, r *http.Request) {
 					fmt.Fprint(w, "begun")
 					_ = http.NewResponseController(w).Flush()
