@@ -10,7 +10,7 @@ import (
 )
 
 // decide answers a call of /v1/decide.
-func (s *Server) decide(ctx context.Context, by *rules, body []byte) (any, *problem) {
+func (s *Server) decide(ctx context.Context, by *rules, body []byte) (json.RawMessage, *problem) {
 	c, p := by.readCall(body)
 	if p != nil {
 		return nil, p
@@ -35,7 +35,7 @@ func (s *Server) decide(ctx context.Context, by *rules, body []byte) (any, *prob
 		}
 		answers = append(answers, text)
 	}
-	return map[string][]json.RawMessage{"answers": answers}, nil
+	return encode(map[string][]json.RawMessage{"answers": answers})
 }
 
 // ask decides questions as one. It reports whether anything was counted: if not, the
@@ -60,11 +60,8 @@ func (s *Server) ask(ctx context.Context, by *rules, questions []question, o opt
 	if j.Allowed && !o.peek && (o.settle || j.Settles()) {
 		a.SettleWithin = s.hold(j.Decision)
 	}
-	text, err = encode(a)
-	if err != nil {
-		return nil, false, newProblem(500, "", "the answer could not be written")
-	}
-	return text, j.Batch.By < drossel.ByOpen, nil
+	text, p = encode(a)
+	return text, p == nil && j.Batch.By < drossel.ByOpen, p
 }
 
 // withoutAddress reports a limit that would deny a question because there is nothing

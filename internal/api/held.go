@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -59,7 +60,7 @@ type settled struct {
 }
 
 // settle answers a call of /v1/settle.
-func (s *Server) settle(ctx context.Context, _ *rules, body []byte) (any, *problem) {
+func (s *Server) settle(ctx context.Context, _ *rules, body []byte) (json.RawMessage, *problem) {
 	v, p := readJSON(body)
 	if p != nil {
 		return nil, p
@@ -75,7 +76,7 @@ func (s *Server) settle(ctx context.Context, _ *rules, body []byte) (any, *probl
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.decision == nil {
-		return settled{ID: id}, nil
+		return encode(settled{ID: id})
 	}
 	o, p := readOutcome(h.decision, f)
 	if p != nil {
@@ -85,7 +86,7 @@ func (s *Server) settle(ctx context.Context, _ *rules, body []byte) (any, *probl
 	h.decision = nil
 	s.settled.put(id, h, time.Now().Add(h.within), 1, true)
 	s.held.remove(id, h) // others find room at once
-	return settled{ID: id, Settled: true}, nil
+	return encode(settled{ID: id, Settled: true})
 }
 
 // readOutcome reads how a request ended.
@@ -158,7 +159,7 @@ type renewed struct {
 }
 
 // renew answers a call of /v1/renew.
-func (s *Server) renew(ctx context.Context, _ *rules, body []byte) (any, *problem) {
+func (s *Server) renew(ctx context.Context, _ *rules, body []byte) (json.RawMessage, *problem) {
 	v, p := readJSON(body)
 	if p != nil {
 		return nil, p
@@ -185,7 +186,7 @@ func (s *Server) renew(ctx context.Context, _ *rules, body []byte) (any, *proble
 		return nil, p
 	}
 	s.held.extend(id, time.Now().Add(h.within), 1)
-	return renewed{ID: id, Renewed: kept, SettleWithin: milliseconds(h.within)}, nil
+	return encode(renewed{ID: id, Renewed: kept, SettleWithin: milliseconds(h.within)})
 }
 
 // find returns the held decision that a call is about.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net/http"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -166,10 +167,12 @@ func (r *reading) syntax(v *value, err error) *problem {
 }
 
 // encode writes v as one line.
-func encode(v any) ([]byte, error) {
+func encode(v any) (json.RawMessage, *problem) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	err := e.Encode(v)
-	return b.Bytes(), err
+	if err := e.Encode(v); err != nil { // there is nothing in v that JSON does not have
+		return nil, newProblem(http.StatusInternalServerError, "", "the answer could not be written")
+	}
+	return b.Bytes(), nil
 }

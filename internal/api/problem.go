@@ -54,15 +54,6 @@ func send(w http.ResponseWriter, status int, kind string, body []byte, withBody 
 	}
 }
 
-func writeJSON(w http.ResponseWriter, v any) {
-	text, err := encode(v)
-	if err != nil { // there is nothing in v that JSON does not have
-		newProblem(http.StatusInternalServerError, "", "the answer could not be written").write(w, http.MethodPost)
-		return
-	}
-	send(w, http.StatusOK, "application/json", text, true)
-}
-
 func problemPath(path string) *problem {
 	known := []string{pathDecide, pathSettle, pathRenew, pathOpenAPI}
 	for _, proxy := range policy.ForwardAuthProxies() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -145,13 +146,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // post serves one call of the JSON API: answer reads the body and says what to send.
-func (s *Server) post(w http.ResponseWriter, r *http.Request, by *rules, answer func(context.Context, *rules, []byte) (any, *problem)) {
+func (s *Server) post(w http.ResponseWriter, r *http.Request, by *rules, answer func(context.Context, *rules, []byte) (json.RawMessage, *problem)) {
 	p := by.admits(r)
 	var body []byte
 	if p == nil {
 		body, p = s.body(r)
 	}
-	var sent any
+	var sent json.RawMessage
 	if p == nil {
 		sent, p = answer(r.Context(), by, body)
 	}
@@ -161,7 +162,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request, by *rules, answer 
 		p.write(w, r.Method)
 		return
 	}
-	writeJSON(w, sent)
+	send(w, http.StatusOK, "application/json", sent, true)
 }
 
 // admits reports why a caller may not ask, nil if it may.
