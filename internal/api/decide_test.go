@@ -245,10 +245,10 @@ func TestDecideRefuses(t *testing.T) {
 	many := strings.Repeat(`{"limit":"search"},`, 101)
 	for _, tt := range []struct{ body, pointer, detail, hint string }{
 		{``, "", "the body is empty", `send such as {"method":"GET","path":"/","ip":"203.0.113.7"}`},
-		{`{`, "", "this is not JSON: it ends early", ""},
+		{`{`, "", "this is not JSON: unexpected end of JSON input, near byte 1", ""},
 		{`{"method":"GET",}`, "", "this is not JSON", ""},
 		{`{"method":"GET" "path":"/"}`, "", "this is not JSON", ""},
-		{`{"method":"GET","path":"/"} {}`, "", "something follows the first value", ""},
+		{`{"method":"GET","path":"/"} {}`, "", "this is not JSON: invalid character '{' after top-level value, near byte 29", ""},
 		{`[]`, "", "must be an object, not an array", ""},
 		{"{\"method\":\"\xff\"}", "", "the body is not UTF-8", ""},
 		{`{"method":"GET","path":"/","method":"GET"}`, "/method", "the field is there twice", ""},
@@ -291,6 +291,19 @@ func TestDecideRefuses(t *testing.T) {
 		detail, _ := answer["detail"].(string)
 		if status != 400 || at != tt.pointer || !strings.HasPrefix(detail, tt.detail) || tt.hint != "" && hint != tt.hint {
 			t.Errorf("%.100s\nstatus %d at %q: %s\nhint: %s\nwant 400 at %q: %s\nhint: %s", tt.body, status, at, detail, hint, tt.pointer, tt.detail, tt.hint)
+		}
+	}
+}
+
+// However a question is written, it is the same one.
+func TestDecideWritings(t *testing.T) {
+	s := serve(t, ordersPolicy)
+	for _, body := range []string{
+		`{"limit":"search","cost":2,"attributes":{"user":"a\"b"},"idempotency_id":"one"}`,
+		" {\r\n\t\"attributes\" : { \"user\" : \"a\\u0022b\" } , \"\\u0063ost\":2\n, \"limit\":\"sea\\u0072ch\",\"idempotency_id\" :\"o\\u006ee\",\"peek\":false} \n",
+	} {
+		if status, answer := s.post(t, "/v1/decide", body); status != 200 || answer["allowed"] != true {
+			t.Errorf("%s\nstatus %d, %v", body, status, answer)
 		}
 	}
 }

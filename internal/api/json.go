@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -38,7 +37,8 @@ type value struct {
 	kind    kind
 	text    string // of a string; of a number as it was sent
 	boolean bool
-	items   []*value // of an array or an object
+	items   []*value          // of an array or an object, in order
+	byName  map[string]*value // of an object
 
 	up   *value // nil at the top
 	name string // in an object
@@ -57,10 +57,11 @@ func (v *value) pointer() string {
 	return v.up.pointer() + "/" + name
 }
 
-// A reading is the reading of one document.
+// A reading goes through a document that is known to be JSON.
 type reading struct {
-	decoder *json.Decoder
-	values  int
+	text   []byte
+	at     int // of the next byte
+	values int
 }
 
 // readJSON reads a document strictly: one value, in UTF-8, no name twice.
@@ -71,99 +72,117 @@ func readJSON(text []byte) (*value, *problem) {
 	if !utf8.Valid(text) {
 		return nil, problemAt(nil, "", "the body is not UTF-8")
 	}
-	r := &reading{decoder: json.NewDecoder(bytes.NewReader(text))}
-	r.decoder.UseNumber()
-	v := &value{}
-	if p := r.read(v, 1); p != nil {
-		return nil, p
+	if !json.Valid(text) {
+		return nil, problemSyntax(text)
 	}
-	if _, err := r.decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, problemAt(nil, "", "something follows the first value")
+	v, r := &value{}, &reading{text: text}
+	return v, r.read(v, 1)
+}
+
+// problemSyntax says where text is no JSON.
+func problemSyntax(text []byte) *problem {
+	err := json.Unmarshal(text, new(json.RawMessage))
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return problemAt(nil, "", "this is not JSON: %v, near byte %d", syntax, syntax.Offset)
 	}
-	return v, nil
+	return problemAt(nil, "", "this is not JSON")
+}
+
+// next returns the byte that the next value begins with, or what ends a list.
+func (r *reading) next() byte {
+	for {
+		switch c := r.text[r.at]; c {
+		case ' ', '\t', '\r', '\n', ',', ':':
+			r.at++
+		default:
+			return c
+		}
+	}
 }
 
 // read reads the next value into v.
 func (r *reading) read(v *value, depth int) *problem {
-	token, err := r.decoder.Token()
-	if err != nil {
-		return r.syntax(v, err)
-	}
 	if r.values++; r.values > maxValues {
 		return problemAt(nil, "", "the body has more than %d values", maxValues)
 	}
-	switch t := token.(type) {
-	case bool:
-		v.kind, v.boolean = boolKind, t
-	case json.Number:
-		v.kind, v.text = numberKind, t.String()
-	case string:
-		v.kind, v.text = textKind, t
-	case json.Delim:
+	switch c := r.next(); c {
+	case '{', '[':
 		if depth > maxDepth {
 			return problemAt(v, "", "values are nested deeper than %d", maxDepth)
 		}
-		if t == '[' {
+		r.at++
+		if c == '[' {
 			return r.readList(v, depth)
 		}
 		return r.readMap(v, depth)
+	case '"':
+		v.kind, v.text = textKind, r.string()
+	case 't', 'f':
+		v.kind, v.boolean = boolKind, c == 't'
+		r.word()
+	case 'n':
+		r.word()
+	default:
+		v.kind, v.text = numberKind, r.word()
 	}
 	return nil
 }
 
 func (r *reading) readList(v *value, depth int) *problem {
 	v.kind = listKind
-	for r.decoder.More() {
+	for r.next() != ']' {
 		item := &value{up: v, at: len(v.items)}
 		if p := r.read(item, depth+1); p != nil {
 			return p
 		}
 		v.items = append(v.items, item)
 	}
-	return r.end(v)
-}
-
-func (r *reading) readMap(v *value, depth int) *problem {
-	v.kind = mapKind
-	var seen map[string]bool
-	for r.decoder.More() {
-		token, err := r.decoder.Token()
-		name, ok := token.(string)
-		if err != nil || !ok {
-			return r.syntax(v, err)
-		}
-		field := &value{up: v, name: name}
-		if seen == nil {
-			seen = map[string]bool{}
-		}
-		if seen[name] {
-			return problemAt(field, "", "the field is there twice")
-		}
-		seen[name] = true
-		if p := r.read(field, depth+1); p != nil {
-			return p
-		}
-		v.items = append(v.items, field)
-	}
-	return r.end(v)
-}
-
-func (r *reading) end(v *value) *problem {
-	if _, err := r.decoder.Token(); err != nil {
-		return r.syntax(v, err)
-	}
+	r.at++
 	return nil
 }
 
-func (r *reading) syntax(v *value, err error) *problem {
-	var syntax *json.SyntaxError
-	switch {
-	case errors.As(err, &syntax):
-		return problemAt(v, "", "this is not JSON: %s, near byte %d", syntax.Error(), r.decoder.InputOffset())
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return problemAt(v, "", "this is not JSON: it ends early")
+func (r *reading) readMap(v *value, depth int) *problem {
+	v.kind, v.byName = mapKind, map[string]*value{}
+	for r.next() != '}' {
+		field := &value{up: v, name: r.string()}
+		if v.byName[field.name] != nil {
+			return problemAt(field, "", "the field is there twice")
+		}
+		if p := r.read(field, depth+1); p != nil {
+			return p
+		}
+		v.byName[field.name] = field
+		v.items = append(v.items, field)
 	}
-	return problemAt(v, "", "this is not JSON, near byte %d", r.decoder.InputOffset())
+	r.at++
+	return nil
+}
+
+// string reads a string. It is a copy: one that is kept must not keep the body.
+func (r *reading) string() string {
+	start, escaped := r.at, false
+	for r.at++; r.text[r.at] != '"'; r.at++ {
+		if r.text[r.at] == '\\' {
+			escaped = true
+			r.at++
+		}
+	}
+	r.at++
+	if !escaped {
+		return string(r.text[start+1 : r.at-1])
+	}
+	var s string
+	_ = json.Unmarshal(r.text[start:r.at], &s) // the document is valid, so the string is
+	return s
+}
+
+// word reads a number, true, false or null.
+func (r *reading) word() string {
+	start := r.at
+	for r.at < len(r.text) && strings.IndexByte(",]} \t\r\n", r.text[r.at]) < 0 {
+		r.at++
+	}
+	return string(r.text[start:r.at])
 }
 
 // encode writes v as one line.

@@ -69,7 +69,7 @@ func (by *rules) readCall(text []byte) (*call, *problem) {
 	if p != nil {
 		return nil, p
 	}
-	if v.kind == mapKind && v.field("requests") != nil {
+	if v.byName["requests"] != nil {
 		return by.readBatch(v)
 	}
 	f, p := v.fields(slices.Concat(questionFields(), optionFields(), batchFields()))
@@ -132,7 +132,7 @@ func (by *rules) readBatch(v *value) (*call, *problem) {
 func (by *rules) readItem(c *call, v *value, known []string) *problem {
 	f, p := v.fields(known)
 	if p != nil {
-		if c.together && slices.ContainsFunc(optionFields(), func(name string) bool { return v.field(name) != nil }) {
+		if c.together && slices.ContainsFunc(optionFields(), func(name string) bool { return v.byName[name] != nil }) {
 			p.Hint = "put it beside requests: they are decided as one"
 		}
 		return p
@@ -327,29 +327,17 @@ func (q *question) ask() policy.Question {
 	return policy.Question{Request: req, Limit: q.limit, Cost: q.Cost}
 }
 
-// field returns a field of an object, nil if there is none.
-func (v *value) field(name string) *value {
-	for _, f := range v.items {
-		if v.kind == mapKind && f.name == name {
-			return f
-		}
-	}
-	return nil
-}
-
 // fields are the fields of an object that has no others than known ones.
 func (v *value) fields(known []string) (map[string]*value, *problem) {
 	if v.kind != mapKind {
 		return nil, v.wrong(mapKind)
 	}
-	f := make(map[string]*value, len(v.items))
 	for _, item := range v.items {
 		if !slices.Contains(known, item.name) {
 			return nil, problemAt(item, meant(item.name, known), "there is no field %s", quote(item.name))
 		}
-		f[item.name] = item
 	}
-	return f, nil
+	return v.byName, nil
 }
 
 func (v *value) wrong(want kind) *problem {
