@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -259,8 +260,8 @@ func effectiveIdentity(p *policy.Policy) block {
 	if ip.Depth > 0 {
 		t.add("client_ip_depth", ip.Depth)
 	}
-	t.add("ipv4_prefix", orDefault(ip.IPv4Prefix, 32))
-	t.add("ipv6_prefix", orDefault(ip.IPv6Prefix, 64))
+	t.add("ipv4_prefix", cmp.Or(ip.IPv4Prefix, 32))
+	t.add("ipv6_prefix", cmp.Or(ip.IPv6Prefix, 64))
 	switch {
 	case p.Secret.None:
 		t.add("secret", "none")
@@ -287,13 +288,6 @@ func effectiveIdentity(p *policy.Policy) block {
 		t.add("attributes", attributes)
 	}
 	return t
-}
-
-func orDefault(n, standard int) int {
-	if n == 0 {
-		return standard
-	}
-	return n
 }
 
 // effectiveLimits are all limits by name, those in place and that of preflights too: a name is what

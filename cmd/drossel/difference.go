@@ -71,9 +71,7 @@ func (c *comparison) file() {
 	for _, section := range [][3]string{
 		{"gateway", b.Gateway.Listen, n.Gateway.Listen}, {"decisions", b.Decisions.Listen, n.Decisions.Listen}, {"metrics", b.Metrics.Listen, n.Metrics.Listen},
 	} {
-		if section[1] != section[2] {
-			c.add("!", section[0], "%s"+aside+"needs a restart, until then as before", arrow("listen", orDash(section[1]), orDash(section[2])))
-		}
+		c.restart(section[0], "listen", section[1], section[2])
 	}
 	if b.Decisions.TLS != n.Decisions.TLS || b.Decisions.SocketMode != n.Decisions.SocketMode {
 		c.add("!", "decisions", "tls or socket_mode differs"+aside+"needs a restart, until then as before")
@@ -257,11 +255,7 @@ func chargedOn(l *policy.Limit) string {
 }
 
 func names(limits []*policy.Limit) string {
-	list := make([]string, len(limits))
-	for i, l := range limits {
-		list[i] = l.Name
-	}
-	return orDash(strings.Join(list, " "))
+	return orDash(strings.Join(limitNames(limits), " "))
 }
 
 func (c *comparison) classes() {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -305,17 +306,13 @@ func clients(pol *policy.Policy) string {
 	default:
 		text = fmt.Sprintf("address from %s set by %v", ip.From, ip.TrustedProxies)
 	}
-	if ip.IPv4Prefix != 0 && ip.IPv4Prefix != 32 {
-		text += fmt.Sprintf("; IPv4 by /%d", ip.IPv4Prefix)
+	if prefix := cmp.Or(ip.IPv4Prefix, 32); prefix != 32 {
+		text += fmt.Sprintf("; IPv4 by /%d", prefix)
 	}
 	if pol.Gateway.ProxyProtocol {
 		text += fmt.Sprintf("; the peer from the PROXY protocol set by %v", ip.TrustedProxies)
 	}
-	prefix := ip.IPv6Prefix
-	if prefix == 0 {
-		prefix = 64
-	}
-	return text + fmt.Sprintf("; IPv6 by /%d", prefix)
+	return text + fmt.Sprintf("; IPv6 by /%d", cmp.Or(ip.IPv6Prefix, 64))
 }
 
 // probeTimeout is how long serve waits for the upstream's first answer. It starts either way.

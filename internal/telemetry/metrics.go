@@ -47,7 +47,7 @@ func newMetrics(memory *drossel.Memory, store *fallback.Store) *metrics {
 			Name: "drossel_store_errors_total",
 			Help: "Decisions and settlements that the store failed.",
 		}, []string{"kind"}),
-		reload: newReload(),
+		reload: &reload{},
 	}
 	kinds := []string{kindTimeout, kindCanceled, kindOther}
 	if m.told = store != nil; m.told {
@@ -134,7 +134,7 @@ func (c *classSeries) show(r *policy.Route, store policy.Store) {
 	case drossel.Closed:
 		c.get(denied, drossel.ByClosed)
 	case drossel.Local:
-		if store.URL != "memory" { // a store in memory is local already
+		if store.OnRedis() { // a store in memory is local already
 			c.get(allowed, drossel.ByLocal)
 			c.get(denied, drossel.ByLocal)
 		}
@@ -290,8 +290,6 @@ func shadowEnds(p *policy.Policy) []shadowEnd {
 	}
 	return ends
 }
-
-func newReload() *reload { return &reload{} }
 
 func (r *reload) applied(p *policy.Policy) {
 	r.mu.Lock()

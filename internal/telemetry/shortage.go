@@ -48,7 +48,7 @@ func (s *shortage) minute() {
 	defer s.mu.Unlock()
 	if s.allowed+s.denied == 0 {
 		s.lasts = false
-		s.lines.putAt(slog.LevelInfo, "memory has room for new keys again")
+		s.lines.put("memory has room for new keys again")
 		return
 	}
 	s.tell()

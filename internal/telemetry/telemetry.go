@@ -127,7 +127,7 @@ type watchedLimit struct {
 // watch looks everything up that the decisions of p will need.
 func (t *Telemetry) watch(p *policy.Policy) *watcher {
 	w := &watcher{metrics: t.metrics, log: t.log, routes: map[*policy.Route]*watchedRoute{}, limits: map[string]*watchedLimit{}}
-	if p.Store.URL == "memory" {
+	if !p.Store.OnRedis() {
 		w.shortage = &t.shortage
 	}
 	for _, r := range p.Routes {
