@@ -195,3 +195,26 @@ func decisionsLine(at string, d policy.Decisions) string {
 	}
 	return text
 }
+
+func (c *comparison) decisions(b, n policy.Decisions) {
+	if b.Listen == "" || n.Listen == "" {
+		return // one has no decisions
+	}
+	const what = "decisions"
+	c.restart(what, "socket_mode", fmt.Sprintf("%04o", b.SocketMode), fmt.Sprintf("%04o", n.SocketMode))
+	c.moved(what, "token_file", orDash(b.TokenFile), orDash(n.TokenFile))
+	c.moved(what, "tls", orDash(tlsText(b.TLS)), orDash(tlsText(n.TLS)))
+	c.moved(what, "forward_auth", orDash(strings.Join(b.ForwardAuth, " ")), orDash(strings.Join(n.ForwardAuth, " ")))
+}
+
+// tlsText names the files of a tls section; "" if there is none.
+func tlsText(t policy.DecisionsTLS) string {
+	if t.Cert == "" {
+		return ""
+	}
+	text := pairs([]policy.KeyPair{{Cert: t.Cert, Key: t.Key}})
+	if t.ClientCA != "" {
+		text += ", clients of " + t.ClientCA
+	}
+	return text
+}

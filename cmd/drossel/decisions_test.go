@@ -242,6 +242,21 @@ func TestServeDecisionsTLS(t *testing.T) {
 			t.Errorf("%s is answered with %s", who, res.Status)
 		}
 	}
+
+	// Another policy with other files: they are in force at once.
+	pemPair(t, dir, "next", authority)
+	write(t, filepath.Join(dir, "token"), "first-token-0123456789\n")
+	write(t, filepath.Join(dir, "policy.yaml"), strings.NewReplacer("server", "next", ", client_ca: ca.pem", "", "tls:", "token_file: token\n  tls:").Replace(text))
+	s.until(t, "^policy reloaded")
+	s.until(t, "decisions +tls: server.pem with server-key.pem, clients of ca.pem -> next.pem with next-key.pem$")
+	res, err := with().Get(url + "/v1/decide")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if got := res.TLS.PeerCertificates[0].Subject.CommonName; got != "next" {
+		t.Errorf("after a reload the certificate of %s is shown", got)
+	}
 	s.stop(errors.New("done"))
 	s.until(t, "^stopped: done$")
 }

@@ -73,10 +73,7 @@ func (c *comparison) file() {
 	} {
 		c.restart(section[0], "listen", section[1], section[2])
 	}
-	if b.Decisions.TLS != n.Decisions.TLS || b.Decisions.SocketMode != n.Decisions.SocketMode {
-		c.add("!", "decisions", "tls or socket_mode differs"+aside+"needs a restart, until then as before")
-	}
-	c.moved("decisions", "forward_auth", orDash(strings.Join(b.Decisions.ForwardAuth, " ")), orDash(strings.Join(n.Decisions.ForwardAuth, " ")))
+	c.decisions(b.Decisions, n.Decisions)
 	c.gateway(b.Gateway, n.Gateway)
 	c.moved("clients", "", clients(b), clients(n))
 	c.attributes()

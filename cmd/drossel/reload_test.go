@@ -356,6 +356,11 @@ func TestDifferences(t *testing.T) {
 + attribute more   from given
 - attribute gone`,
 		},
+		{
+			"decisions come",
+			[]string{"all_routes:", "decisions: {}\nall_routes:"},
+			"! decisions   listen: - -> 127.0.0.1:7080   needs a restart, until then as before",
+		},
 		{"response", []string{"all_routes:", "response: {headers: [none]}\nall_routes:"}, "~ response   headers: draft11 x-epoch -> none"},
 		{
 			"response's body",
@@ -373,6 +378,25 @@ func TestDifferences(t *testing.T) {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
+	}
+}
+
+// Files of the decisions section are followed, who may connect to a socket is not.
+func TestDecisionsDifferences(t *testing.T) {
+	for _, tt := range []struct{ before, next, want string }{
+		{`listen: "unix:/a"`, `listen: "unix:/a", socket_mode: "0600"`, "! decisions   socket_mode: 0660 -> 0600   needs a restart, until then as before"},
+		{
+			`token_file: a, tls: {cert: c.pem, key: c.key}`, `token_file: b, tls: {cert: d.pem, key: d.key, client_ca: ca.pem}`,
+			"~ decisions   token_file: a -> b\n~ decisions   tls: c.pem with c.key -> d.pem with d.key, clients of ca.pem",
+		},
+	} {
+		var lines []string
+		for _, c := range differences(parse(t, "decisions: {"+tt.before+"}\nlimits: {a: 1/s}\n"), parse(t, "decisions: {"+tt.next+"}\nlimits: {a: 1/s}\n")) {
+			lines = append(lines, c.String())
+		}
+		if diff := cmp.Diff(tt.want, strings.Join(lines, "\n")); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
 	}
 }
 
