@@ -137,10 +137,13 @@ func (s *Store) Take(ctx context.Context, b *drossel.Batch) error {
 // they have refilled. Settle may be called again, and does nothing if it is not known
 // that the store has done nothing.
 func (s *Store) Settle(ctx context.Context, b *drossel.Batch) error {
+	if ok, err := b.Settling(); !ok {
+		return err
+	}
 	switch {
 	case b.By == drossel.ByLocal:
 		return s.local.settle(b, s.instances.at(b.Now))
-	case b.By > drossel.ByLocal || !b.Allowed || b.Peek:
+	case b.By > drossel.ByLocal:
 		return nil
 	}
 	if err := s.ask(ctx, b, s.settle, s.deadline); err != nil {

@@ -124,6 +124,31 @@ func TestSettleIsNotRepeated(t *testing.T) {
 	})
 }
 
+// A batch that is settled again asks no store, even one that is down, and what it gave
+// back counts once when this process decides alone.
+func TestSettledCountsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := newFaulty()
+		s := fallback.New(inner, nil)
+		b := budget(t, "l", "100/d")
+		first := take(t, s, batchOf(drossel.Check{Budget: b, Key: "k", Cost: 50}))
+		take(t, s, batchOf(drossel.Check{Budget: b, Key: "k", Cost: 50}))
+		first.Checks[0].Final = 30
+		for range 3 {
+			if err := s.Settle(t.Context(), first); err != nil {
+				t.Error(err)
+			}
+		}
+		trip(t, s, inner, &fault{err: errRefused})
+		if err := s.Settle(t.Context(), first); err != nil {
+			t.Errorf("settled before, and the store is down: %v", err)
+		}
+		if n := admitted(t, s, b, "k", 200); n != 20 {
+			t.Errorf("%d are admitted, want the 20 that were given back once", n)
+		}
+	})
+}
+
 // A unit that was taken as one of one process is given back as that, though there are
 // four by now, and the other way round.
 func TestSettleAfterProcessesCame(t *testing.T) {
