@@ -246,6 +246,51 @@ func TestGivenUp(t *testing.T) {
 	})
 }
 
+// Calls that were given up take nobody's place in the queue, whether they are few or
+// many.
+func TestGivenUpMakesRoom(t *testing.T) {
+	for _, few := range []int{1, 2, 4, 5} {
+		synctest.Test(t, func(t *testing.T) {
+			const room = 5
+			h := newHeld()
+			s := newOn(t, h, &Options{Connections: 1, Timeout: time.Hour, MaxWaiting: room})
+			var calls sync.WaitGroup
+			ask := func(ctx context.Context, want Kind) {
+				calls.Go(func() {
+					own, _ := errors.AsType[*Error](s.Take(ctx, batchOfOne(t, "k")))
+					if want == "" && own != nil || want != "" && (own == nil || own.Kind != want) {
+						t.Errorf("%d of %d are given up: %v, want %q", few, room, own, want)
+					}
+				})
+				synctest.Wait()
+			}
+			ask(t.Context(), "") // the one that is under way
+			ctx, cancel := context.WithCancel(t.Context())
+			for i := range room {
+				if i < few {
+					ask(ctx, Timeout)
+				} else {
+					ask(t.Context(), "")
+				}
+			}
+			ask(t.Context(), Overload)
+			cancel()
+			synctest.Wait()
+			for range few {
+				ask(t.Context(), "")
+			}
+			ask(t.Context(), Overload)
+			h.answer <- unused(1)
+			h.answer <- unused(room)
+			calls.Wait()
+			_ = s.Close()
+			if len(s.queue.waiting) != 0 || s.queue.gone != 0 {
+				t.Errorf("%d calls are left, %d of them given up", len(s.queue.waiting), s.queue.gone)
+			}
+		})
+	}
+}
+
 // Without a deadline a decision ends all the same.
 func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

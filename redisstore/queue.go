@@ -2,10 +2,10 @@ package redisstore
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -18,7 +18,7 @@ type call struct {
 	answers int    // lines about it in the reply, after the one that says whether it was done
 	at      string // in tests the time of the call, instead of Redis'; "" otherwise
 
-	state atomic.Int32  // waiting, taken or given up
+	state int           // waiting, taken or given up; the queue's mu guards it
 	done  chan struct{} // nil while the call is not in the queue
 	lines []string      // the reply's lines about this call, after the time
 	time  string        // the reply's time
@@ -27,7 +27,7 @@ type call struct {
 
 // What becomes of a call.
 const (
-	callWaits int32 = iota
+	callWaits = iota
 	callTaken
 	callGivenUp
 )
@@ -46,6 +46,7 @@ type queue struct {
 
 	mu      sync.Mutex // guards the fields below
 	waiting []*call
+	gone    int // of those that wait, calls that were given up
 	closed  bool
 	under   int  // scripts on their way
 	well    bool // the last script had an answer, so there is a connection
@@ -106,7 +107,23 @@ func (q *queue) await(ctx context.Context, c *call) error {
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	return gaveUp(err, c.state.CompareAndSwap(callWaits, callGivenUp))
+	return gaveUp(err, q.giveUp(c))
+}
+
+// giveUp takes c out of the queue; false if it has left already. Room is made when half
+// of what waits is gone: nobody has to look for a single call.
+func (q *queue) giveUp(c *call) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if c.state != callWaits {
+		return false
+	}
+	c.state = callGivenUp
+	if q.gone++; 2*q.gone >= len(q.waiting) {
+		q.waiting = slices.DeleteFunc(q.waiting, func(c *call) bool { return c.state == callGivenUp })
+		q.gone = 0
+	}
+	return true
 }
 
 func gaveUp(err error, notRun bool) error {
@@ -122,7 +139,7 @@ func (q *queue) put(c *call) (alone bool, err error) {
 	switch {
 	case q.closed:
 		return false, ErrClosed
-	case len(q.waiting) >= q.room:
+	case len(q.waiting)-q.gone >= q.room:
 		return false, &Error{Kind: Overload, text: "too many decisions wait for Redis already (Options.MaxWaiting)", notRun: true}
 	case q.solo != nil && q.well && q.under == 0 && len(q.waiting) == 0:
 		q.under++
@@ -186,12 +203,15 @@ func (q *queue) next(calls []*call) []*call {
 	n := 0
 	for ; n < len(q.waiting) && len(calls) < q.most; n++ {
 		c := q.waiting[n]
+		if c.state == callGivenUp {
+			q.gone--
+			continue
+		}
 		if len(calls) > 0 && (c.script != calls[0].script || c.at != calls[0].at) {
 			break
 		}
-		if c.state.CompareAndSwap(callWaits, callTaken) {
-			calls = append(calls, c)
-		}
+		c.state = callTaken
+		calls = append(calls, c)
 	}
 	rest := copy(q.waiting, q.waiting[n:])
 	clear(q.waiting[rest:])
