@@ -44,7 +44,7 @@ func NewQueuedBucket(limit, period, burst, queue int64) TokenBucket {
 	if t.capacity == 0 {
 		return t
 	}
-	wait, _ := t.span(queue)
+	wait, _ := t.Lasts(queue)
 	return t.withWait(wait)
 }
 
@@ -54,8 +54,8 @@ func newTokenBucket(limit, period, burst int64) TokenBucket {
 	}
 	g := gcd(limit, period)
 	t := TokenBucket{n: limit / g, p: period / g, burst: burst, capacity: burst}
-	t.one, _ = t.span(1)
-	t.tau, _ = t.span(burst)
+	t.one, _ = t.Lasts(1)
+	t.tau, _ = t.Lasts(burst)
 	t.full = t.tau
 	t.inv = math.MaxUint64 / uint64(t.p)
 	return t
@@ -87,17 +87,14 @@ func (s Span) Ceil() int64 {
 	return s.Us
 }
 
-// span returns how long cost units last; ok is false if that does not fit.
-func (t *TokenBucket) span(cost int64) (s Span, ok bool) {
+// Lasts returns how long cost units last; ok is false if that does not fit.
+func (t *TokenBucket) Lasts(cost int64) (s Span, ok bool) {
 	if cost == 1 && t.one != (Span{}) {
 		return t.one, true
 	}
 	us, num, ok := mulDiv(cost, t.p, t.n)
 	return Span{us, num}, ok
 }
-
-// Lasts returns how long cost units last; ok is false if that does not fit.
-func (t *TokenBucket) Lasts(cost int64) (s Span, ok bool) { return t.span(cost) }
 
 func (t *TokenBucket) add(a, b Span) Span {
 	s := Span{a.Us + b.Us, a.Num + b.Num}
@@ -188,7 +185,7 @@ func (t *TokenBucket) Fit(v State, now, need int64) int64 {
 	if need > t.capacity {
 		return Never
 	}
-	inc, _ := t.span(need)
+	inc, _ := t.Lasts(need)
 	next := t.add(Span{v.At, int64(v.N)}, inc)
 	over := t.sub(next, Span{now + t.full.Us, t.full.Num})
 	if over.Us < 0 {
@@ -199,14 +196,14 @@ func (t *TokenBucket) Fit(v State, now, need int64) int64 {
 
 // Charge returns v with cost more units taken.
 func (t *TokenBucket) Charge(v State, cost int64) State {
-	inc, _ := t.span(cost)
+	inc, _ := t.Lasts(cost)
 	return t.state(t.add(Span{v.At, int64(v.N)}, inc))
 }
 
 // Delay returns how long a request of cost that was allowed on v, the view before
 // its charge, has to be held.
 func (t *TokenBucket) Delay(v State, now, cost int64) int64 {
-	inc, _ := t.span(min(cost, t.burst))
+	inc, _ := t.Lasts(min(cost, t.burst))
 	next := t.add(Span{v.At, int64(v.N)}, inc)
 	return max(0, t.sub(next, Span{now + t.tau.Us, t.tau.Num}).Ceil())
 }
@@ -233,8 +230,8 @@ func (t *TokenBucket) Refund(s State, now, chargedAt, charged, cost int64) (next
 	if s.M == 0 || now < chargedAt || t.capacity == 0 {
 		return s, false
 	}
-	back, ok1 := t.span(cost)
-	kept, ok2 := t.span(charged - cost)
+	back, ok1 := t.Lasts(cost)
+	kept, ok2 := t.Lasts(charged - cost)
 	if !ok1 || !ok2 {
 		return s, false
 	}
@@ -258,7 +255,7 @@ func (t *TokenBucket) SettleUp(s State, now, rest int64, most Span) (next State,
 	if st := t.stored(s); s.M != 0 && st.Us >= now {
 		at = st
 	}
-	inc, ok := t.span(rest)
+	inc, ok := t.Lasts(rest)
 	if !ok || inc.Us > most.Us {
 		return t.state(latest), true, true
 	}

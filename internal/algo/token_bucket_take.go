@@ -40,7 +40,7 @@ func (t *TokenBucket) Take(s *State, now, cost int64, wide *Span) (stored bool, 
 func (t *TokenBucket) after(at, num, now, cost int64) (us, frac, over int64) {
 	inc := t.one
 	if cost != 1 {
-		inc, _ = t.span(cost)
+		inc, _ = t.Lasts(cost)
 	}
 	us, frac = at+inc.Us, num+inc.Num
 	if frac >= t.n {
