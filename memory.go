@@ -59,16 +59,15 @@ type slab[T any] struct {
 
 func (s *slab[T]) get(ref uint32) *T { return s.values[ref-1] }
 
-func (s *slab[T]) add() (ref uint32, v *T) {
-	v = new(T)
+func (s *slab[T]) add() (ref uint32) {
 	if n := len(s.free); n > 0 {
 		ref = s.free[n-1]
 		s.free = s.free[:n-1]
-		s.values[ref-1] = v
-		return ref, v
+		s.values[ref-1] = new(T)
+		return ref
 	}
-	s.values = append(s.values, v)
-	return uint32(len(s.values)), v
+	s.values = append(s.values, new(T))
+	return uint32(len(s.values))
 }
 
 func (s *slab[T]) drop(ref uint32) {
@@ -296,6 +295,7 @@ const (
 
 // The sizes of what is beside the slots.
 const (
+	sideBytes   = 64 // of a log or of holders, without what they hold
 	entryBytes  = 16
 	holderBytes = 32
 )
@@ -304,5 +304,5 @@ const (
 // is.
 const few = 4
 
-func logBytes(l *algo.Log) int64         { return 64 + int64(l.Cap())*entryBytes }
-func holdersBytes(h *algo.Holders) int64 { return 64 + int64(h.Cap())*holderBytes }
+func logBytes(l *algo.Log) int64         { return sideBytes + int64(l.Cap())*entryBytes }
+func holdersBytes(h *algo.Holders) int64 { return sideBytes + int64(h.Cap())*holderBytes }

@@ -378,27 +378,25 @@ func (s *shard) holders(sl slot) *algo.Holders {
 
 // logOf returns the log of a slot and makes it one if it has none.
 func (m *Memory) logOf(s *shard, sl *slot) *algo.Log {
-	if sl.ref == 0 {
-		s.needSide()
-		sl.ref, _ = s.side.logs.add()
-		sl.state.M = refLog
-		m.bytes.Add(logBytes(s.side.logs.get(sl.ref)))
-	}
-	return s.side.logs.get(sl.ref)
+	return valueOf(m, &s.needSide().logs, sl, refLog)
 }
 
 func (m *Memory) holdersOf(s *shard, sl *slot) *algo.Holders {
-	if sl.ref == 0 {
-		s.needSide()
-		sl.ref, _ = s.side.holders.add()
-		sl.state.M = refHolders
-		m.bytes.Add(holdersBytes(s.side.holders.get(sl.ref)))
-	}
-	return s.side.holders.get(sl.ref)
+	return valueOf(m, &s.needSide().holders, sl, refHolders)
 }
 
-func (s *shard) needSide() {
+// valueOf returns the value of a slot and makes it one of a kind if it has none.
+func valueOf[T any](m *Memory, values *slab[T], sl *slot, kind uint32) *T {
+	if sl.ref == 0 {
+		sl.ref, sl.state.M = values.add(), kind
+		m.bytes.Add(sideBytes)
+	}
+	return values.get(sl.ref)
+}
+
+func (s *shard) needSide() *side {
 	if s.side == nil {
 		s.side = &side{}
 	}
+	return s.side
 }
