@@ -127,7 +127,7 @@ func (o *opened) open() (rueidis.Client, error) {
 	defer o.mu.Unlock()
 	switch {
 	case o.closed:
-		return nil, ErrClosed
+		return nil, &Error{Kind: Connection, text: "the store is closed", notRun: true, cause: ErrClosed}
 	case o.client != nil:
 		return o.client, nil
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// ErrClosed is the error of a store that was closed.
+// ErrClosed is the error of a store that was closed, or the cause of one.
 var ErrClosed = errors.New("redisstore: the store is closed")
 
 // A ServerError is an error that Redis replied, such as "NOSCRIPT No matching

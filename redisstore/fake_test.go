@@ -306,6 +306,27 @@ func TestPatience(t *testing.T) {
 	})
 }
 
+// After Close whatever is asked says that the store is closed, not that Redis is away.
+func TestClosed(t *testing.T) {
+	s, err := Open(t.Context(), "redis://127.0.0.1:1", &Options{NoSecret: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = s.Close()
+	ctx, b := t.Context(), parse(t, "x", "5/m")
+	_, noBeat := s.Heartbeat(ctx, "id", time.Second)
+	_, noFacts := s.Facts(ctx)
+	_, _, noList := s.List(ctx, b, "")
+	for what, err := range map[string]error{
+		"Take": s.Take(ctx, batchOfOne(t, "k")), "Ping": s.Ping(ctx), "Reset": s.Reset(ctx, b, "k"),
+		"Heartbeat": noBeat, "Facts": noFacts, "List": noList,
+	} {
+		if !errors.Is(err, ErrClosed) || err.Error() != ErrClosed.Error() {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
 // The settled mark of a receipt is taken back if nothing was done.
 func TestSettleAgain(t *testing.T) {
 	var err error
