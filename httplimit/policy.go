@@ -2,7 +2,6 @@ package httplimit
 
 import (
 	"context"
-	"errors"
 	"net/http"
 
 	"github.com/drossel-io/drossel"
@@ -53,7 +52,7 @@ func (m *deciding) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.renderer.Deny(w, r.Method, d)
 		d.Done(ctx, policy.Outcome{Status: d.Status})
 	case !policy.Hold(ctx, d.Delay):
-		d.Done(context.WithoutCancel(ctx), policy.Outcome{Err: ctx.Err(), Unserved: true})
+		d.Done(context.WithoutCancel(ctx), policy.Outcome{Unserved: true})
 		m.renderer.Deny(w, r.Method, d)
 	default:
 		m.renderer.set(m.renderer.fields, w.Header(), d, &c.values)
@@ -90,6 +89,3 @@ func needsOutcome(d *policy.Decision) bool {
 	}
 	return false
 }
-
-// errPanicked is the outcome of a handler that wrote nothing and panicked.
-var errPanicked = errors.New("httplimit: the handler panicked")

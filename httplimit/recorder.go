@@ -70,5 +70,5 @@ func (rec *recorder) outcome(returned bool) policy.Outcome {
 	case returned:
 		return policy.Outcome{Status: http.StatusOK}
 	}
-	return policy.Outcome{Status: http.StatusInternalServerError, Err: errPanicked}
+	return policy.Outcome{Status: http.StatusInternalServerError}
 }

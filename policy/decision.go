@@ -208,8 +208,7 @@ func (d *Decision) Binding() int {
 
 // An Outcome is how a request ended.
 type Outcome struct {
-	Status int   // the upstream's or handler's; 0 if there was none
-	Err    error // why there was none
+	Status int // the upstream's or handler's; 0 if there was none
 
 	// Unserved says that an allowed request was given up before anything was done
 	// for it, such as while it was held: all its charges go back.

@@ -38,7 +38,7 @@ func (d *Decision) Serve(ctx context.Context, handle func() (status int)) bool {
 		return false
 	}
 	if !Hold(ctx, d.Delay) {
-		d.Done(settled, Outcome{Err: ctx.Err(), Unserved: true})
+		d.Done(settled, Outcome{Unserved: true})
 		return false
 	}
 	outcome := Outcome{Status: 500}

@@ -89,7 +89,7 @@ func (s *Server) wait(w http.ResponseWriter, r *http.Request, d *policy.Decision
 	if policy.Hold(r.Context(), d.Delay) {
 		return true
 	}
-	d.Done(context.WithoutCancel(r.Context()), policy.Outcome{Err: r.Context().Err(), Unserved: true})
+	d.Done(context.WithoutCancel(r.Context()), policy.Outcome{Unserved: true})
 	newProblem(http.StatusServiceUnavailable, "", "who asks is gone").write(w, r.Method)
 	return false
 }

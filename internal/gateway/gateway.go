@@ -267,7 +267,7 @@ func (e *exchange) serve(w http.ResponseWriter, r *http.Request, refusal problem
 		closing(w)
 		e.answer(w, r, problemLarge(e.rules.settings.MaxBody))
 	case !policy.Hold(r.Context(), d.Delay):
-		e.outcome = policy.Outcome{Err: r.Context().Err(), Unserved: true}
+		e.outcome.Unserved = true
 		e.answer(w, r, problemHeld())
 	default:
 		e.stop = d.KeepPlace(r.Context())

@@ -123,7 +123,6 @@ func (b *buffers) Put(p []byte) { b.pool.Put((*buffer)(p)) }
 // fail answers a request to which the upstream had no answer.
 func (e *exchange) fail(w http.ResponseWriter, r *http.Request, err error) {
 	g := e.gateway
-	e.outcome.Err = err
 	if e.body != nil && e.body.large.Load() {
 		closing(w)
 		e.answer(w, r, problemLarge(e.rules.settings.MaxBody))
