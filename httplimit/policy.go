@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/drossel-io/drossel"
 	"github.com/drossel-io/drossel/identity"
 	"github.com/drossel-io/drossel/policy"
 )
@@ -50,7 +49,6 @@ func (m *deciding) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch d := c.decision; {
 	case !d.Allowed:
 		m.renderer.Deny(w, r.Method, d)
-		d.Done(ctx, policy.Outcome{Status: d.Status})
 	case !policy.Hold(ctx, d.Delay):
 		d.Done(context.WithoutCancel(ctx), policy.Outcome{Unserved: true})
 		m.renderer.Deny(w, r.Method, d)
@@ -62,8 +60,7 @@ func (m *deciding) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serve serves an allowed request and settles its decision.
 func (m *deciding) serve(w http.ResponseWriter, r *http.Request, d *policy.Decision) {
-	if !needsOutcome(d) {
-		defer d.Done(r.Context(), policy.Outcome{})
+	if !d.Settles() {
 		m.next.ServeHTTP(w, r)
 		return
 	}
@@ -77,15 +74,4 @@ func (m *deciding) serve(w http.ResponseWriter, r *http.Request, d *policy.Decis
 	}()
 	m.next.ServeHTTP(rec, r)
 	returned = true
-}
-
-// needsOutcome reports whether a limit of d wants to know how the request ended,
-// or when.
-func needsOutcome(d *policy.Decision) bool {
-	for i, l := range d.Limits {
-		if l.ChargeOn != nil || d.Batch.Checks[i].Budget.Limit().Algorithm == drossel.Concurrency {
-			return true
-		}
-	}
-	return false
 }
