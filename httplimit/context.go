@@ -23,7 +23,7 @@ type Decision struct {
 func FromContext(ctx context.Context) (Decision, bool) {
 	switch c := ctx.Value(nearest{}).(type) {
 	case *limited:
-		return Decision{Decision: c.decision}, true
+		return Decision{Decision: c.decision.Decision}, true
 	case *decided:
 		d := Decision{Policy: c.decision}
 		d.Allowed = true
@@ -38,65 +38,43 @@ func FromContext(ctx context.Context) (Decision, bool) {
 // Keys of a context. A middleware's own context answers them itself, which saves a
 // context of package context for each.
 type (
-	nearest         struct{}                       // the nearest decision
-	chargedByLimit  struct{ lim *drossel.Limiter } // whether this limiter has decided
-	chargedByPolicy struct{ lim *policy.Limiter }  // whether this policy has
+	nearest        struct{}         // the nearest decision
+	charged[L any] struct{ lim *L } // whether this limiter has decided
 )
 
-// Limited is the context of a request that New's middleware has let pass.
-type limited struct {
+// A passing is the context of a request that a middleware has let pass: L decides, D is
+// what it has decided.
+type passing[L, D any] struct {
 	context.Context //nolint:containedctx // it is a context
 
-	lim      *drossel.Limiter
-	decision drossel.Decision
-	shown    [1]shown
+	lim      *L
+	decision D
 	values   values
 	passed   http.Request
+}
+
+type (
+	limited = passing[drossel.Limiter, single]
+	decided = passing[policy.Limiter, *policy.Decision]
+)
+
+// A single is the decision of one limit, and what the fields say of it.
+type single struct {
+	drossel.Decision
+
+	shown [1]shown
 }
 
 // pass returns r as the handler sees it. The copy lies in its own context: one
 // allocation instead of two.
-func (c *limited) pass(r *http.Request) *http.Request {
+func (c *passing[L, D]) pass(r *http.Request) *http.Request {
 	c.passed = *r.WithContext(c)
 	return &c.passed
 }
 
-func (c *limited) Value(key any) any {
-	switch key := key.(type) {
-	case nearest:
+func (c *passing[L, D]) Value(key any) any {
+	if key == (nearest{}) || key == (charged[L]{c.lim}) {
 		return c
-	case chargedByLimit:
-		if key.lim == c.lim {
-			return c
-		}
-	}
-	return c.Context.Value(key)
-}
-
-// Decided is the context of a request that Policy's middleware has decided.
-type decided struct {
-	context.Context //nolint:containedctx // it is a context
-
-	lim      *policy.Limiter
-	decision *policy.Decision
-	values   values
-	passed   http.Request
-}
-
-// pass is limited.pass.
-func (c *decided) pass(r *http.Request) *http.Request {
-	c.passed = *r.WithContext(c)
-	return &c.passed
-}
-
-func (c *decided) Value(key any) any {
-	switch key := key.(type) {
-	case nearest:
-		return c
-	case chargedByPolicy:
-		if key.lim == c.lim {
-			return c
-		}
 	}
 	return c.Context.Value(key)
 }

@@ -72,7 +72,7 @@ type limiting struct {
 
 func (m *limiting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
-	if ctx.Value(chargedByLimit{m.lim}) != nil {
+	if ctx.Value(charged[drossel.Limiter]{m.lim}) != nil {
 		m.next.ServeHTTP(w, r)
 		return
 	}
@@ -87,7 +87,7 @@ func (m *limiting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &limited{Context: ctx, lim: m.lim}
 	check := drossel.Check{Key: key, Cost: 1}
 	now, err := m.lim.TakeCheck(ctx, &check)
-	c.decision = check.Decision
+	c.decision.Decision = check.Decision
 	switch {
 	case err != nil:
 		m.unavailable(w, r, err)
@@ -107,7 +107,7 @@ func (m *limiting) serveReserved(w http.ResponseWriter, r *http.Request, key str
 		m.unavailable(w, r, err)
 		return
 	}
-	if c.decision = place.Decision; !c.decision.Allowed {
+	if c.decision.Decision = place.Decision; !c.decision.Allowed {
 		m.deny(w, r, c, place.Now, 0)
 		return
 	}
@@ -144,9 +144,9 @@ func (m *limiting) settle(r *http.Request, place *drossel.Reservation) {
 }
 
 func (m *limiting) setFields(h http.Header, c *limited, now int64, next time.Duration) {
-	c.shown[0] = shown{m.item, &c.decision, next}
+	c.decision.shown[0] = shown{m.item, &c.decision.Decision, next}
 	m.fields.set(h, &report{
-		shown:  c.shown[:],
+		shown:  c.decision.shown[:],
 		denied: !c.decision.Allowed,
 		wait:   policy.WaitFor(m.item.budget, c.decision.RetryAfter).Microseconds(),
 		now:    now,

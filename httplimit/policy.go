@@ -37,7 +37,7 @@ type deciding struct {
 
 func (m *deciding) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
-	if ctx.Value(chargedByPolicy{m.lim}) != nil {
+	if ctx.Value(charged[policy.Limiter]{m.lim}) != nil {
 		m.next.ServeHTTP(w, r)
 		return
 	}
