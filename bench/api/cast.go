@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/drossel-io/drossel/bench/contest"
 )
 
 // roleVariable is in the environment of the bare servers; sampleVariable is an answer
@@ -43,11 +45,11 @@ const jsonBody = `{"method":"POST","path":"/api/orders","ip":"203.0.113.7","attr
 const nginxQuestion = "GET /v1/check/nginx HTTP/1.1\r\nHost: drossel\r\nX-Original-Method: POST\r\nX-Original-URI: /api/orders\r\n" +
 	"X-Original-Host: api.example.com\r\nX-Real-IP: 203.0.113.7\r\nUser-Agent: curl/7.88.1\r\nAccept: */*\r\n\r\n"
 
-// A server is one contender of a contest.
+// A server is one contender of a match.
 type server struct{ name, address string }
 
-// A contest is servers that are asked the same.
-type contest struct {
+// A match is servers that are asked the same.
+type match struct {
 	name     string
 	question []byte
 	servers  []server // the bare one first
@@ -55,9 +57,9 @@ type contest struct {
 
 // A company is the servers, running.
 type company struct {
-	contests []contest
-	folder   string
-	running  []*exec.Cmd
+	matches []match
+	folder  string
+	running []*exec.Cmd
 }
 
 func start(ctx context.Context, o options, stderr io.Writer) (c *company, err error) {
@@ -72,7 +74,7 @@ func start(ctx context.Context, o options, stderr io.Writer) (c *company, err er
 	}
 	binary := o.binary
 	if binary == "" {
-		if binary, err = c.build(ctx, stderr); err != nil {
+		if binary, err = contest.Build(ctx, c.folder, stderr); err != nil {
 			return c, err
 		}
 	}
@@ -97,27 +99,11 @@ func start(ctx context.Context, o options, stderr io.Writer) (c *company, err er
 		}
 	}
 	question := fmt.Appendf(nil, "POST /v1/decide HTTP/1.1\r\nHost: drossel\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(jsonBody), jsonBody)
-	c.contests = []contest{
+	c.matches = []match{
 		{"JSON", question, []server{{"bare", bare[roleJSON]}, {"drossel", ours}}},
 		{"forward-auth", []byte(nginxQuestion), []server{{"bare", bare[roleOK]}, {"drossel", ours}}},
 	}
 	return c, nil
-}
-
-// build builds the program in the module that it belongs to.
-func (c *company) build(ctx context.Context, stderr io.Writer) (string, error) {
-	const module = "github.com/drossel-io/drossel"
-	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
-	if err != nil {
-		return "", fmt.Errorf("where is %s: %w", module, err)
-	}
-	binary := filepath.Join(c.folder, "drossel")
-	build := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/drossel")
-	build.Dir, build.Stderr = strings.TrimSpace(string(out)), stderr
-	if err := build.Run(); err != nil {
-		return "", fmt.Errorf("build ./cmd/drossel: %w", err)
-	}
-	return binary, nil
 }
 
 // run starts a server, which says on a line with that word where it listens.

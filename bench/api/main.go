@@ -14,6 +14,8 @@ import (
 	"os/signal"
 	"strings"
 	"time"
+
+	"github.com/drossel-io/drossel/bench/contest"
 )
 
 func main() {
@@ -71,7 +73,7 @@ type row struct {
 	Case     string `json:"case"`
 	Server   string `json:"server"`
 	InFlight int    `json:"in_flight"`
-	load
+	contest.Load
 }
 
 // The numbers of questions in flight.
@@ -85,22 +87,22 @@ func measure(ctx context.Context, o options, stderr io.Writer) ([]row, error) {
 	defer c.stop()
 	var rows []row
 	for _, n := range inFlight() {
-		for _, contest := range c.contests {
-			best := make([]load, len(contest.servers))
+		for _, m := range c.matches {
+			best := make([]contest.Load, len(m.servers))
 			for r := range o.rounds {
-				for i := range contest.servers {
-					k := (i + r) % len(contest.servers) // each round starts with another one
-					l, err := putLoad(ctx, contest.servers[k].address, contest.question, o.duration, n)
+				for i := range m.servers {
+					k := (i + r) % len(m.servers) // each round starts with another one
+					l, err := contest.Put(ctx, m.servers[k].address, [][]byte{m.question}, o.duration, n)
 					if err != nil {
-						return nil, fmt.Errorf("%s, %s: %w", contest.name, contest.servers[k].name, err)
+						return nil, fmt.Errorf("%s, %s: %w", m.name, m.servers[k].name, err)
 					}
-					if l.rate() > best[k].rate() {
+					if l.Rate() > best[k].Rate() {
 						best[k] = l
 					}
 				}
 			}
 			for k, l := range best {
-				rows = append(rows, row{contest.name, contest.servers[k].name, n, l})
+				rows = append(rows, row{m.name, m.servers[k].name, n, l})
 			}
 		}
 	}
@@ -115,10 +117,10 @@ func write(w io.Writer, rows []row) {
 	for _, r := range rows {
 		at := fmt.Sprint(r.Case, r.InFlight)
 		if _, ok := bare[at]; !ok {
-			bare[at] = r.rate()
+			bare[at] = r.Rate()
 		}
-		fmt.Fprintf(w, "%-14s %-8s %9d %12.0f %10s %10s %9.0f%%\n", r.Case, r.Server, r.InFlight, r.rate(),
-			micros(r.P50), micros(r.P99), 100*r.rate()/bare[at])
+		fmt.Fprintf(w, "%-14s %-8s %9d %12.0f %10s %10s %9.0f%%\n", r.Case, r.Server, r.InFlight, r.Rate(),
+			micros(r.P50), micros(r.P99), 100*r.Rate()/bare[at])
 	}
 	fmt.Fprintln(w, strings.TrimSpace(`
 Fastest of all rounds. OF BARE is answers a second against a net/http server that does the same without a decision.`))

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drossel-io/drossel/bench/contest"
 	"github.com/drossel-io/drossel/bench/example"
 )
 
@@ -55,7 +56,7 @@ func startCast(parent context.Context, binary string, progress io.Writer) (c *ca
 		return c, err
 	}
 	if binary == "" {
-		if binary, err = c.build(ctx, progress); err != nil {
+		if binary, err = contest.Build(ctx, c.directory, progress); err != nil {
 			return c, err
 		}
 	}
@@ -82,22 +83,6 @@ func (c *cast) stop() {
 		_ = child.Wait() // it was killed
 	}
 	_ = os.RemoveAll(c.directory)
-}
-
-func (c *cast) build(ctx context.Context, progress io.Writer) (string, error) {
-	const module = "github.com/drossel-io/drossel"
-	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
-	if err != nil {
-		return "", fmt.Errorf("where is %s: %w", module, err)
-	}
-	binary := filepath.Join(c.directory, "drossel")
-	build := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/drossel")
-	build.Dir = strings.TrimSpace(string(out))
-	build.Stderr = progress
-	if err := build.Run(); err != nil {
-		return "", fmt.Errorf("build ./cmd/drossel: %w", err)
-	}
-	return binary, nil
 }
 
 // start starts a child that ends with the cast.
@@ -175,6 +160,16 @@ func freeAddress(ctx context.Context) (string, error) {
 	}
 	return l.Addr().String(), l.Close()
 }
+
+// A load is what came of a time of requests to a proxy.
+type load struct {
+	contest.Load
+
+	CPU time.Duration `json:"cpu_ns"` // what the proxy used for all of them; 0 if unknown
+}
+
+// cpuEach is the proxy's processor time for one request.
+func (l load) cpuEach() float64 { return float64(l.CPU) / float64(l.All) }
 
 // load has a process of its own put load on a proxy.
 func (c *cast) load(ctx context.Context, proxy string, o options) (load, error) {

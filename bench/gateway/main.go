@@ -110,7 +110,7 @@ func measure(ctx context.Context, o options, progress io.Writer) (*report, error
 				return nil, fmt.Errorf("%s in round %d: %w", name, i+1, err)
 			}
 			r[name] = l
-			fmt.Fprintf(progress, "round %d of %d: %-22s %8.0f requests/s\n", i+1, o.rounds, name, l.rate())
+			fmt.Fprintf(progress, "round %d of %d: %-22s %8.0f requests/s\n", i+1, o.rounds, name, l.Rate())
 		}
 		rep.Rounds = append(rep.Rounds, r)
 	}
@@ -125,7 +125,7 @@ func measure(ctx context.Context, o options, progress io.Writer) (*report, error
 func (r *report) compare(proxy string) comparison {
 	c := comparison{Proxy: proxy}
 	for _, one := range r.Rounds {
-		c.Pairs = append(c.Pairs, one[gatewayName].rate()/one[proxy].rate())
+		c.Pairs = append(c.Pairs, one[gatewayName].Rate()/one[proxy].Rate())
 	}
 	c.Ratio = median(c.Pairs)
 	c.Met = c.Ratio >= leastRatio
@@ -144,7 +144,7 @@ func (r *report) write(w io.Writer) {
 		var rates, p50, p99, cpu []float64
 		for _, one := range r.Rounds {
 			l := one[name]
-			rates, cpu = append(rates, l.rate()), append(cpu, l.cpuEach())
+			rates, cpu = append(rates, l.Rate()), append(cpu, l.cpuEach())
 			p50, p99 = append(p50, float64(l.P50)), append(p99, float64(l.P99))
 		}
 		fmt.Fprintf(w, "%-24s %12.0f %10v %10v %16v\n", name, median(rates), toMicros(median(p50)), toMicros(median(p99)), toMicros(median(cpu)))

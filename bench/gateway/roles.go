@@ -12,6 +12,9 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/drossel-io/drossel/bench/contest"
+	"github.com/drossel-io/drossel/bench/example"
 )
 
 // roleVariable tells a child what it is.
@@ -57,11 +60,24 @@ func playLoad(ctx context.Context, args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	l, err := putLoad(ctx, args[0], duration, connections)
+	l, err := contest.Put(ctx, args[0], requestsTo(args[0]), duration, connections)
 	if err != nil {
 		return err
 	}
 	return json.NewEncoder(stdout).Encode(l)
+}
+
+// requestsTo is one request of each route of the example, with an address as its host.
+func requestsTo(address string) [][]byte {
+	var requests [][]byte
+	for _, r := range example.Routes() {
+		length := ""
+		if r.Method == "POST" {
+			length = "Content-Length: 0\r\n"
+		}
+		requests = append(requests, fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: bench\r\n%s\r\n", r.Method, r.Path, address, length))
+	}
+	return requests
 }
 
 // serve listens on a free port of this machine and prints it.

@@ -1,4 +1,4 @@
-package main
+package contest
 
 import (
 	"bufio"
@@ -11,30 +11,30 @@ import (
 	"strconv"
 	"sync"
 	"time"
-
-	"github.com/drossel-io/drossel/bench/example"
 )
 
-// A load is what came of a time of requests.
-type load struct {
-	Requests int           `json:"requests"`
+// A Load is what came of a time of requests.
+type Load struct {
+	Answers  int           `json:"answers"`
 	Duration time.Duration `json:"duration_ns"`
 	P50      time.Duration `json:"p50_ns"`
 	P99      time.Duration `json:"p99_ns"`
 	Fields   bool          `json:"fields"` // the answers carry RateLimit
-	All      int           `json:"all"`    // requests, those of the warm-up included
-	CPU      time.Duration `json:"cpu_ns"` // what the proxy used for all of them; 0 if unknown
+	All      int           `json:"all"`    // answers, those of the warm-up included
 }
 
-// cpuEach is the proxy's processor time for one request.
-func (l load) cpuEach() float64 { return float64(l.CPU) / float64(l.All) }
+// Rate is the answers of a second; 0 for no load.
+func (l Load) Rate() float64 {
+	if l.Duration == 0 {
+		return 0
+	}
+	return float64(l.Answers) / l.Duration.Seconds()
+}
 
-func (l load) rate() float64 { return float64(l.Requests) / l.Duration.Seconds() }
-
-// putLoad sends requests on so many connections, on each one after the other, for
-// a fifth of duration to warm up and then for duration, which is what counts. Any
-// answer but 200 is an error.
-func putLoad(ctx context.Context, address string, duration time.Duration, connections int) (load, error) {
+// Put sends the requests, in turn, on so many connections, on each one after the other,
+// for a fifth of duration to warm up and then for duration, which is what counts. Any
+// answer but 200 with its length is an error.
+func Put(ctx context.Context, address string, requests [][]byte, duration time.Duration, connections int) (Load, error) {
 	from := time.Now().Add(duration / 5)
 	to := from.Add(duration)
 	var wg sync.WaitGroup
@@ -44,7 +44,7 @@ func putLoad(ctx context.Context, address string, duration time.Duration, connec
 	n, fields := 0, true
 	for range connections {
 		wg.Go(func() {
-			c, err := dial(ctx, address)
+			c, err := dial(ctx, address, requests)
 			if err == nil {
 				defer c.conn.Close()
 				err = c.run(from, to)
@@ -62,20 +62,20 @@ func putLoad(ctx context.Context, address string, duration time.Duration, connec
 	}
 	wg.Wait()
 	if failed != nil {
-		return load{}, failed
+		return Load{}, failed
 	}
 	if len(all) == 0 {
-		return load{}, errors.New("no answer in time")
+		return Load{}, errors.New("no answer in time")
 	}
 	slices.Sort(all)
-	return load{
-		Requests: len(all), Duration: duration,
+	return Load{
+		Answers: len(all), Duration: duration,
 		P50: all[len(all)/2], P99: all[len(all)*99/100], Fields: fields, All: n,
 	}, nil
 }
 
 // A client is one connection. It does as little as it can: what the load costs, the
-// proxies do not get.
+// servers do not get.
 type client struct {
 	conn      net.Conn
 	read      *bufio.Reader
@@ -85,20 +85,12 @@ type client struct {
 	fields    bool
 }
 
-func dial(ctx context.Context, address string) (*client, error) {
+func dial(ctx context.Context, address string, requests [][]byte) (*client, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	c := &client{conn: conn, read: bufio.NewReader(conn), latencies: make([]time.Duration, 0, 1<<16)}
-	for _, r := range example.Routes() {
-		length := ""
-		if r.Method == "POST" {
-			length = "Content-Length: 0\r\n"
-		}
-		c.requests = append(c.requests, fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: bench\r\n%s\r\n", r.Method, r.Path, address, length))
-	}
-	return c, nil
+	return &client{conn: conn, read: bufio.NewReader(conn), requests: requests, latencies: make([]time.Duration, 0, 1<<16)}, nil
 }
 
 func (c *client) run(from, to time.Time) error {
