@@ -21,19 +21,23 @@ func (s *Server) decide(ctx context.Context, by *rules, body []byte) (json.RawMe
 			return nil, p
 		}
 	}
-	if !c.batch || c.together {
-		return s.once(ctx, by, c.questions, c.options[0])
-	}
-	if p := s.conflicts(c); p != nil {
+	claims, p := s.claim(c)
+	if p != nil {
 		return nil, p
 	}
-	answers := make([]json.RawMessage, 0, len(c.questions))
-	for i := range c.questions {
-		text, p := s.once(ctx, by, c.questions[i:i+1], c.options[i])
-		if p != nil {
+	defer func() {
+		for i := range claims {
+			s.end(&claims[i], false) // of questions that were not reached
+		}
+	}()
+	answers := make([]json.RawMessage, len(claims))
+	for i := range claims {
+		if answers[i], p = s.once(ctx, by, c.asked(i), c.options[i], &claims[i]); p != nil {
 			return nil, p
 		}
-		answers = append(answers, text)
+	}
+	if !c.batch || c.together {
+		return answers[0], nil
 	}
 	return encode(map[string][]json.RawMessage{"answers": answers})
 }

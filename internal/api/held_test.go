@@ -252,6 +252,50 @@ func TestBatchIsChargedWholeOrNot(t *testing.T) {
 	}
 }
 
+// slow is a store that answers when answer is closed.
+type slow struct {
+	drossel.Store
+
+	asked, answer chan struct{}
+}
+
+func (s slow) Take(ctx context.Context, batch *drossel.Batch) error {
+	s.asked <- struct{}{}
+	<-s.answer
+	return s.Store.Take(ctx, batch)
+}
+
+// All ids of a batch are taken before the first of its questions is charged: who comes in between with one
+// of them and another question is refused, and not the rest of the batch.
+func TestBatchClaimsItsIDs(t *testing.T) {
+	store := slow{drossel.NewMemory(nil), make(chan struct{}, 4), make(chan struct{})}
+	s := serve(t, "", func(o *api.Options) { o.Limiter = newLimiter(t, ordersPolicy, store) })
+	tokens := `{"limit":"tokens","attributes":{"tenant":"acme"},"cost":%d,"idempotency_id":%q}`
+	batch := make(chan int, 1)
+	go func() {
+		status, _ := s.post(t, "/v1/decide", `{"requests":[`+fmt.Sprintf(tokens, 1, "a")+`,`+fmt.Sprintf(tokens, 2, "b")+`]}`)
+		batch <- status
+	}()
+	<-store.asked // about a
+	other := make(chan int, 1)
+	go func() {
+		status, _ := s.post(t, "/v1/decide", fmt.Sprintf(tokens, 3, "b"))
+		other <- status
+	}()
+	select {
+	case status := <-other:
+		if status != 422 {
+			t.Errorf("another question with an id of the batch: status %d, want 422", status)
+		}
+	case <-store.asked:
+		t.Error("another question with an id of the batch is decided")
+	}
+	close(store.answer)
+	if status := <-batch; status != 200 {
+		t.Errorf("the batch: status %d, want 200", status)
+	}
+}
+
 // What is settled makes room for others.
 func TestSettledMakesRoom(t *testing.T) {
 	s := serve(t, ordersPolicy)

@@ -26,73 +26,77 @@ type kept struct {
 	answer   json.RawMessage // nil if the first question got a problem
 }
 
-// once asks, unless a question with the same id was answered already.
-func (s *Server) once(ctx context.Context, by *rules, questions []question, o options) (json.RawMessage, *problem) {
-	if o.id == "" || o.peek {
-		text, _, p := s.ask(ctx, by, questions, o)
-		return text, p
-	}
-	mine := &kept{question: sha256.Sum256(canonical(questions, o)), ready: make(chan struct{})}
-	for !s.answers.put(o.id, mine, time.Now().Add(keptFor), keptBytes, true) {
-		first, ok := s.answers.get(o.id)
-		if !ok {
-			continue // its time was over just now
-		}
-		if first.question != mine.question {
-			return nil, problemOtherQuestion(o.idAt)
-		}
-		select {
-		case <-first.ready:
-		case <-ctx.Done():
-			return nil, newProblem(http.StatusServiceUnavailable, "", "the caller is gone")
-		}
-		if first.answer != nil {
-			return first.answer, nil
-		}
-	}
-	counted := false
-	defer func() {
-		if !counted {
-			// Those who wait have the answer; who asks later finds the store well again.
-			s.answers.remove(o.id, mine)
-		}
-		close(mine.ready)
-	}()
-	// Whoever asks again wants to know what was decided, so it is decided even if the
-	// first caller is gone by now.
-	text, was, p := s.ask(context.WithoutCancel(ctx), by, questions, o)
-	if p != nil {
-		return nil, p
-	}
-	mine.answer = text
-	if counted = was; counted {
-		s.answers.extend(o.id, time.Now().Add(keptFor), keptBytes+len(text))
-	}
-	return text, nil
+// A claim is a question's part in a kept answer; without one it has no id.
+type claim struct {
+	*kept
+
+	id   string
+	mine bool // this call makes the answer, and has not yet
 }
 
-// conflicts reports an id in a batch that belongs to another question, in it or
-// before.
-func (s *Server) conflicts(c *call) *problem {
-	own := map[string][sha256.Size]byte{}
+// claim claims the ids of a call, all at one moment: a call with an id of another
+// question is refused before anything is charged, and no two calls wait for each other.
+func (s *Server) claim(c *call) ([]claim, *problem) {
+	claims := make([]claim, len(c.options))
+	var ids []string
+	var answers []*kept
+	var at []int
 	for i, o := range c.options {
 		if o.id == "" || o.peek {
 			continue
 		}
-		question := sha256.Sum256(canonical(c.questions[i:i+1], o))
-		first, known := own[o.id]
-		if !known {
-			var before *kept
-			if before, known = s.answers.get(o.id); known {
-				first = before.question
-			}
-		}
-		if known && first != question {
-			return problemOtherQuestion(o.idAt)
-		}
-		own[o.id] = question
+		k := &kept{question: sha256.Sum256(canonical(c.asked(i), o)), ready: make(chan struct{})}
+		claims[i] = claim{kept: k, id: o.id}
+		ids, answers, at = append(ids, o.id), append(answers, k), append(at, i)
 	}
-	return nil
+	if len(ids) == 0 {
+		return claims, nil
+	}
+	same := func(first, k *kept) bool { return first.question == k.question }
+	if n := s.answers.share(ids, answers, time.Now().Add(keptFor), keptBytes, same); n >= 0 {
+		return nil, problemOtherQuestion(c.options[at[n]].idAt)
+	}
+	for n, i := range at {
+		claims[i].mine = claims[i].kept == answers[n]
+		claims[i].kept = answers[n]
+	}
+	return claims, nil
+}
+
+// once asks, unless a question with the same id was answered already.
+func (s *Server) once(ctx context.Context, by *rules, questions []question, o options, k *claim) (json.RawMessage, *problem) {
+	if k.kept != nil && !k.mine {
+		<-k.ready // whoever makes it, makes it even if its caller is gone
+		if k.answer != nil {
+			return k.answer, nil
+		}
+	}
+	if k.mine {
+		// Whoever asks again wants to know what was decided, so it is decided even if the
+		// first caller is gone by now.
+		ctx = context.WithoutCancel(ctx)
+	}
+	text, counted, p := s.ask(ctx, by, questions, o)
+	if k.mine {
+		k.answer = text
+		s.end(k, counted)
+	}
+	return text, p
+}
+
+// end ends a claim that has not ended.
+func (s *Server) end(k *claim, counted bool) {
+	if !k.mine {
+		return
+	}
+	k.mine = false
+	if counted {
+		s.answers.extend(k.id, time.Now().Add(keptFor), keptBytes+len(k.answer))
+	} else {
+		// Those who wait have the answer; who asks later finds the store well again.
+		s.answers.remove(k.id, k.kept)
+	}
+	close(k.ready)
 }
 
 func problemOtherQuestion(at *value) *problem {

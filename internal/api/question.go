@@ -48,6 +48,14 @@ type call struct {
 	together  bool
 }
 
+// asked are the questions that the i-th of the options is for.
+func (c *call) asked(i int) []question {
+	if c.batch && !c.together {
+		return c.questions[i : i+1]
+	}
+	return c.questions
+}
+
 const (
 	maxQuestions = 100 // of a call that asks each for itself
 	maxTogether  = drossel.MaxChecks

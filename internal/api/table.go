@@ -38,6 +38,39 @@ func (t *table[V]) put(name string, v V, ends time.Time, weight int, evict bool)
 	if t.byName[name] != nil {
 		return false
 	}
+	return t.add(name, v, ends, weight, evict)
+}
+
+// share adds values by their names at one moment, evicting, and puts what a name
+// already has in the place of its value. If same refuses one of those, nothing is
+// added, and its index is returned; else -1.
+func (t *table[V]) share(names []string, values []V, ends time.Time, weight int, same func(first, v V) bool) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.expire(time.Now())
+	added := map[string]V{}
+	for i, name := range names {
+		first, taken := added[name]
+		if e := t.byName[name]; e != nil {
+			first, taken = e.value, true
+		}
+		switch {
+		case !taken:
+			added[name] = values[i]
+		case !same(first, values[i]):
+			return i
+		default:
+			values[i] = first
+		}
+	}
+	for name, v := range added {
+		t.add(name, v, ends, weight, true)
+	}
+	return -1
+}
+
+// add adds a value by a name that is free. t.mu is held.
+func (t *table[V]) add(name string, v V, ends time.Time, weight int, evict bool) bool {
 	for evict && t.weight+weight > t.most && len(t.queue) > 0 {
 		t.drop(t.queue[0])
 	}
