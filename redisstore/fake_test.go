@@ -327,6 +327,27 @@ func TestClosed(t *testing.T) {
 	}
 }
 
+// A settlement that meets what is not the store's says at which limit, and that a part
+// may be done.
+func TestSettleRefused(t *testing.T) {
+	for answer, want := range map[string]Kind{"state": State, "skew": Skew, "else": Reply} {
+		reply := unused(1)
+		s := newOn(t, clientFunc(func(context.Context, ...string) (any, error) { return reply, nil }), nil)
+		b := batchOfOne(t, "k")
+		if err := s.Take(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		reply = "1800000000 0\n" + answer
+		own, ok := errors.AsType[*Error](s.Settle(t.Context(), b))
+		if !ok || own.Kind != want || own.NotExecuted() {
+			t.Errorf("%s: %v", answer, own)
+		}
+		if want == State && !strings.Contains(own.Error(), "limit "+b.Checks[0].Budget.Name()+" ") {
+			t.Errorf("the limit is missing: %v", own)
+		}
+	}
+}
+
 // The settled mark of a receipt is taken back if nothing was done.
 func TestSettleAgain(t *testing.T) {
 	var err error

@@ -30,25 +30,12 @@ func (s *Store) settle(ctx context.Context, b *drossel.Batch, at *moment) error 
 	}
 	err := s.queue.do(ctx, c)
 	if err == nil {
-		err = c.refusal()
+		err = c.refusal(b, false)
 	}
 	if own, ok := err.(*Error); ok && own.notRun { //nolint:errorlint // made here
 		b.MarkSettled(false)
 	}
 	return err
-}
-
-// refusal is the error of a correction that the script has not done whole.
-func (c *call) refusal() error {
-	switch c.lines[0] {
-	case "0", "1":
-		return nil
-	case "skew":
-		return &Error{Kind: Skew, text: "this machine's clock and Redis' are more than a calendar window apart"}
-	case "state":
-		return &Error{Kind: State, text: "a key holds what this version has not written"}
-	}
-	return nonsense()
 }
 
 // correction says what the script has to do to settle b.
@@ -163,7 +150,7 @@ func (s *Store) renew(ctx context.Context, b *drossel.Batch, at *moment) error {
 	if err := s.queue.do(ctx, c); err != nil {
 		return err
 	}
-	if err := c.refusal(); err != nil {
+	if err := c.refusal(b, false); err != nil {
 		return err
 	}
 	for n, i := range leases {

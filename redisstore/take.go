@@ -61,8 +61,8 @@ func (s *Store) ask(ctx context.Context, q *question, b *drossel.Batch, at *mome
 	if err != nil {
 		return err
 	}
-	if q.lines[0] != "0" && q.lines[0] != "1" {
-		return q.refusal(b)
+	if err := q.refusal(b, true); err != nil {
+		return err
 	}
 	b.Begin(now)
 	return q.answer(b, q.lines[1:])
@@ -72,7 +72,6 @@ func (s *Store) ask(ctx context.Context, q *question, b *drossel.Batch, at *mome
 type question struct {
 	call
 	rates [drossel.MaxChecks]*rate
-	asks  [drossel.MaxChecks]bool // the check has state
 
 	keyRoom, argRoom [4]string // of most batches
 }
@@ -85,7 +84,7 @@ func (s *Store) question(b *drossel.Batch, at *moment) *question {
 	for i := range b.Checks {
 		c := &b.Checks[i]
 		r := s.rates.of(c.Budget)
-		q.rates[i], q.asks[i] = r, r.full > 0
+		q.rates[i] = r
 		denied = denied || !c.Shadow && r.never(c)
 		if r.full > 0 {
 			last = i
@@ -96,11 +95,10 @@ func (s *Store) question(b *drossel.Batch, at *moment) *question {
 	}
 	buf, near := make([]byte, 0, 96), at.near()
 	for i := range b.Checks {
-		if !q.asks[i] {
+		c, r := &b.Checks[i], q.rates[i]
+		if r.full == 0 {
 			continue
 		}
-		c := &b.Checks[i]
-		r := q.rates[i]
 		follows := byte(',')
 		if i == last {
 			follows = '.'
@@ -159,19 +157,27 @@ func (c *call) now() (int64, error) {
 	return s*1_000_000 + us, nil
 }
 
-// refusal is the error of a call that a script has not done.
-func (q *question) refusal(b *drossel.Batch) error {
-	if q.lines[0] == "skew" {
-		return &Error{Kind: Skew, notRun: true, text: "this machine's clock and Redis' are more than a calendar window apart"}
+// refusal is the error of a call for b that a script has not done whole; nil if it has.
+// notRun says that it has then done nothing.
+func (c *call) refusal(b *drossel.Batch, notRun bool) error {
+	switch c.lines[0] {
+	case "0", "1":
+		return nil
+	case "skew":
+		return &Error{Kind: Skew, notRun: notRun, text: "this machine's clock and Redis' are more than a calendar window apart"}
+	case "state":
+		names := make([]string, len(b.Checks))
+		for i := range b.Checks {
+			names[i] = b.Checks[i].Budget.Name()
+		}
+		return foreign(strings.Join(names, " or "), notRun)
 	}
-	if q.lines[0] != "state" {
-		return nonsense()
-	}
-	names := make([]string, len(b.Checks))
-	for i := range b.Checks {
-		names[i] = b.Checks[i].Budget.Name()
-	}
-	return &Error{Kind: State, notRun: true, text: fmt.Sprintf("a key of limit %s holds what this version has not written", strings.Join(names, " or "))}
+	return nonsense()
+}
+
+// foreign is the error of a key of a limit that holds something else.
+func foreign(limit string, notRun bool) *Error {
+	return &Error{Kind: State, notRun: notRun, text: fmt.Sprintf("a key of limit %s holds what this version has not written", limit)}
 }
 
 // answer fills in b from the states that the script found, with the arithmetic of the
@@ -183,14 +189,14 @@ func (q *question) answer(b *drossel.Batch, states []string) error {
 		c := &b.Checks[i]
 		v := &views[i]
 		v.rate = q.rates[i]
-		if !q.asks[i] {
+		if v.rate.full == 0 {
 			c.Allowed = c.Cost+c.Reserve == 0
 			if !c.Allowed {
 				c.RetryAfter = drossel.Never
 			}
 		} else {
 			if !v.read(states[n]) {
-				return &Error{Kind: State, text: fmt.Sprintf("a key of limit %s holds what this version has not written", c.Budget.Name())}
+				return foreign(c.Budget.Name(), false)
 			}
 			n++
 			v.decide(b, c)
@@ -198,7 +204,7 @@ func (q *question) answer(b *drossel.Batch, states []string) error {
 		b.Allowed = b.Allowed && (c.Allowed || c.Shadow)
 	}
 	for i := range b.Checks {
-		if q.asks[i] {
+		if views[i].rate.full > 0 {
 			views[i].report(b, i)
 		}
 	}
