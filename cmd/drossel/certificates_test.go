@@ -11,6 +11,7 @@ import (
 	"errors"
 	"io"
 	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -21,36 +22,47 @@ import (
 	"time"
 )
 
-// secretVersion writes a certificate and its key to a folder of its own below folder, as a secrets
-// manager does.
-func secretVersion(t *testing.T, folder, name string) {
+// writePair writes a certificate for a name and 127.0.0.1, and its key. It is one of an authority, or an
+// authority itself.
+func writePair(t *testing.T, certFile, keyFile, name string, authority *tls.Certificate) *tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, IsCA: authority == nil, BasicConstraintsValid: true,
 	}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	parent, signer := template, any(key)
+	if authority != nil {
+		parent, signer = authority.Leaf, authority.PrivateKey
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.MkdirAll(filepath.Join(folder, name), 0o700); err != nil {
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+	write(t, certFile, string(certPEM))
+	write(t, keyFile, string(keyPEM))
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
+	if err != nil {
 		t.Fatal(err)
 	}
-	for file, block := range map[string]*pem.Block{
-		"tls.crt": {Type: "CERTIFICATE", Bytes: cert}, "tls.key": {Type: "PRIVATE KEY", Bytes: private},
-	} {
-		if err := os.WriteFile(filepath.Join(folder, name, file), pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	return &pair
+}
+
+// secretVersion writes a certificate and its key to a folder of its own below folder, as a secrets
+// manager does.
+func secretVersion(t *testing.T, folder, name string) {
+	t.Helper()
+	writePair(t, filepath.Join(folder, name, "tls.crt"), filepath.Join(folder, name, "tls.key"), name, nil)
 }
 
 // point lets a symbolic link lead to a version, in one step.
@@ -86,7 +98,7 @@ routes: {/: {limits: [100/h by ip]}}
 	s := serveFile(t, path)
 	log := s.until(t, "^ready in ")
 	at := regexp.MustCompile(`gateway +https://(127\.0\.0\.1:\d+) `).FindStringSubmatch(log)
-	if at == nil || !regexp.MustCompile(`(?m)^tls +one\.example   \S+/data/tls\.crt, until 20\d\d-\S+ \S+ UTC$`).MatchString(log) {
+	if at == nil || !regexp.MustCompile(`(?m)^tls +one\.example 127\.0\.0\.1   \S+/data/tls\.crt, until 20\d\d-\S+ \S+ UTC$`).MatchString(log) {
 		t.Fatalf("the log is\n%s", log)
 	}
 	shown := func() string {

@@ -2,18 +2,12 @@ package main
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"io"
 	"io/fs"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -22,7 +16,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/drossel-io/drossel/policy"
 )
@@ -170,51 +163,16 @@ limits: {all: 3/h by ip}
 	s.until(t, "^stopped: done$")
 }
 
-// pemPair makes a certificate of an authority, or an authority.
-func pemPair(t *testing.T, dir, name string, authority *tls.Certificate) *tls.Certificate {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		IsCA: authority == nil, BasicConstraintsValid: true,
-	}
-	parent, signer := template, any(key)
-	if authority != nil {
-		parent, signer = authority.Leaf, authority.PrivateKey
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
-	for file, text := range map[string][]byte{name + ".pem": certPEM, name + "-key.pem": keyPEM} {
-		if err := os.WriteFile(filepath.Join(dir, file), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	pair, err := tls.X509KeyPair(certPEM, keyPEM)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &pair
-}
-
 // With client_ca only those are answered who have a certificate of it.
 func TestServeDecisionsTLS(t *testing.T) {
 	dir := t.TempDir()
-	authority := pemPair(t, dir, "ca", nil)
-	pemPair(t, dir, "server", authority)
-	client := pemPair(t, dir, "client", authority)
-	stranger := pemPair(t, dir, "stranger", nil)
+	pair := func(name string, authority *tls.Certificate) *tls.Certificate {
+		t.Helper()
+		return writePair(t, filepath.Join(dir, name+".pem"), filepath.Join(dir, name+"-key.pem"), name, authority)
+	}
+	authority := pair("ca", nil)
+	pair("server", authority)
+	client, stranger := pair("client", authority), pair("stranger", nil)
 	text := "decisions:\n  listen: \":0\"\n  tls: {cert: server.pem, key: server-key.pem, client_ca: ca.pem}\nlimits: {all: 9/h by ip}\n"
 	if err := os.WriteFile(filepath.Join(dir, "policy.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -244,7 +202,7 @@ func TestServeDecisionsTLS(t *testing.T) {
 	}
 
 	// Another policy with other files: they are in force at once.
-	pemPair(t, dir, "next", authority)
+	pair("next", authority)
 	write(t, filepath.Join(dir, "token"), "first-token-0123456789\n")
 	write(t, filepath.Join(dir, "policy.yaml"), strings.NewReplacer("server", "next", ", client_ca: ca.pem", "", "tls:", "token_file: token\n  tls:").Replace(text))
 	s.until(t, "^policy reloaded")

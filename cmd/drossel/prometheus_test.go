@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -93,12 +92,7 @@ func prometheus(t *testing.T, target string) *scraping {
 	dir := t.TempDir()
 	config := strings.NewReplacer("127.0.0.1:7071", target, ": 15s", ": 200ms", "drossel.rules.yaml", rules).Replace(string(text))
 	write(t, filepath.Join(dir, "prometheus.yaml"), config)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := l.Addr().String()
-	_ = l.Close()
+	at := freeAddress(t)
 	// The shell ends it when this process does, however that ends.
 	cmd := exec.Command("sh", "-c", `exec 3<&0; prometheus "$@" </dev/null & p=$!; read -r _ <&3; kill $p; wait $p`, "sh",
 		"--config.file="+filepath.Join(dir, "prometheus.yaml"), "--storage.tsdb.path="+filepath.Join(dir, "data"),

@@ -279,13 +279,7 @@ func testServePrintsNoSecret(t *testing.T, asJSON bool) {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	down := "http://" + free.Addr().String()
-	_ = free.Close()
-	write(t, path, fmt.Sprintf(secretivePolicy, down))
+	write(t, path, fmt.Sprintf(secretivePolicy, "http://"+freeAddress(t)))
 	out.until(t, "policy reloaded|\"state\":\"reloaded\"")
 	exchange(t, gate, m.request("GET", "/c/"+m.of("path"), ""))
 	out.until(t, "upstream does not answer")
@@ -469,12 +463,7 @@ func TestServePrintsNoStorePassword(t *testing.T) {
 	t.Setenv("DROSSEL_TEST_SECRET", m.of("password-environment"))
 	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer upstream.Close()
-	nobody, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := nobody.Addr().String()
-	_ = nobody.Close()
+	address := freeAddress(t)
 	for _, store := range []string{
 		"redis://app:" + m.of("store-password") + "@" + address + "/0", "redis://:${DROSSEL_TEST_SECRET}@" + address,
 	} {

@@ -3,14 +3,8 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -186,45 +180,13 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// selfSigned writes a certificate for a name, signed by itself, and its key.
-func selfSigned(t *testing.T, name, certFile, keyFile string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: []string{name}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: cert}, keyFile: {Type: "PRIVATE KEY", Bytes: private}} {
-		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // Password and certificates come from files next to the policy.
 func TestVerifyWithTLS(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
-	selfSigned(t, "redis.test", in("cert.pem"), in("key.pem"))
-	var l net.ListenConfig
-	free, err := l.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := free.Addr().String()
+	writePair(t, in("cert.pem"), in("key.pem"), "redis.test", nil)
+	at := freeAddress(t)
 	_, port, _ := net.SplitHostPort(at)
-	_ = free.Close()
 	redistest.Start(t, "tls-port "+port, "tls-cert-file "+in("cert.pem"), "tls-key-file "+in("key.pem"), "tls-ca-cert-file "+in("cert.pem"),
 		"requirepass hunter2")
 	for _, tt := range []struct {
