@@ -122,40 +122,35 @@ func (b *buffers) Put(p []byte) { b.pool.Put((*buffer)(p)) }
 
 // fail answers a request to which the upstream had no answer.
 func (e *exchange) fail(w http.ResponseWriter, r *http.Request, err error) {
-	g := e.gateway
 	if e.body != nil && e.body.large.Load() {
 		closing(w)
 		e.answer(w, r, problemLarge(e.rules.settings.MaxBody))
 		return
 	}
-	unreadable := e.body != nil && e.body.failed.Load()
-	if r.Context().Err() != nil { // the client is gone, at least with half of its connection, or the gateway stops
-		g.log.LogAttrs(r.Context(), slog.LevelDebug, "request ended early", slog.String("method", r.Method), slog.String("error", redact.Error(err)))
-		if unreadable {
-			closing(w)
-			e.answer(w, r, problemBody())
-		} else {
-			e.answer(w, r, problemUpstream())
-		}
-		e.outcome.Status = 0 // it may have reached nobody
-		return
+	g, gone, text := e.gateway, r.Context().Err() != nil, "request failed"
+	if gone { // the client, at least with half of its connection, or the gateway stops
+		text = "request ended early"
 	}
-	g.log.LogAttrs(r.Context(), slog.LevelDebug, "request failed", slog.String("method", r.Method), slog.String("error", redact.Error(err)))
-	if unreadable {
+	g.log.LogAttrs(r.Context(), slog.LevelDebug, text, slog.String("method", r.Method), slog.String("error", redact.Error(err))) //nolint:sloglint // it is one of two
+	switch {
+	case e.body != nil && e.body.failed.Load():
 		closing(w)
 		e.answer(w, r, problemBody())
-		return
-	}
-	if e.late(r) {
+	case gone:
+		e.answer(w, r, problemUpstream())
+	case e.late(r):
 		e.answer(w, r, problemTimeout())
-		return
+	default:
+		g.outage.fails(r.Context(), g.log, e.rules.upstream, err)
+		p := problemUpstream()
+		if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+			p = problemTimeout()
+		}
+		e.answer(w, r, p)
 	}
-	g.outage.fails(r.Context(), g.log, e.rules.upstream, err)
-	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
-		e.answer(w, r, problemTimeout())
-		return
+	if gone {
+		e.outcome.Status = 0 // it may have reached nobody
 	}
-	e.answer(w, r, problemUpstream())
 }
 
 // A requestBody remembers whether it could be read: if not, that is the client's
