@@ -21,7 +21,12 @@ type once struct{ *http.Transport }
 // RoundTrip implements http.RoundTripper.
 func (t once) RoundTrip(r *http.Request) (*http.Response, error) {
 	tries := 0
-	trace := &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
+	trace := httptrace.ContextClientTrace(r.Context()) // ReverseProxy's, of this request: another one would cost a copy of both
+	if trace == nil {
+		trace = &httptrace.ClientTrace{}
+		r = r.WithContext(httptrace.WithClientTrace(r.Context(), trace))
+	}
+	trace.GotConn = func(got httptrace.GotConnInfo) {
 		tries++
 		if tries > 1 && (got.Reused || !repeatable(r.Method)) {
 			_ = got.Conn.Close() // nothing is written to it, so another one is tried, in the end a fresh one
@@ -30,8 +35,8 @@ func (t once) RoundTrip(r *http.Request) (*http.Response, error) {
 		if conn, ok := got.Conn.(*answerConn); ok {
 			conn.begin()
 		}
-	}}
-	return t.Transport.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
+	}
+	return t.Transport.RoundTrip(r)
 }
 
 // repeatable reports whether a request of that method may reach the upstream twice. An
