@@ -226,7 +226,6 @@ type exchange struct {
 	decision *policy.Decision
 	writer   http.ResponseWriter
 	body     *requestBody // nil if there is none
-	stop     func()       // ends the renewal of a place in flight
 	outcome  policy.Outcome
 	response *http.Response // of a call of gRPC, whose outcome its trailer says
 }
@@ -253,7 +252,6 @@ func (e *exchange) serve(w http.ResponseWriter, r *http.Request, refusal problem
 	}
 	switch {
 	case !d.Allowed:
-		e.outcome.Status = d.Status
 		e.letScriptsRead(w.Header(), r)
 		e.deny(w, r)
 	case refused:
@@ -270,7 +268,7 @@ func (e *exchange) serve(w http.ResponseWriter, r *http.Request, refusal problem
 		e.outcome.Unserved = true
 		e.answer(w, r, problemHeld())
 	default:
-		e.stop = d.KeepPlace(r.Context())
+		defer d.KeepPlace(r.Context())()
 		if r.ProtoMajor == 2 {
 			stream := newStallWriter(w, e.rules.settings.Timeouts.Stall)
 			defer stream.leave()
@@ -307,9 +305,6 @@ func refuse(w http.ResponseWriter, r *http.Request, p problem) {
 
 // end settles the decision and gives the exchange back.
 func (e *exchange) end(w http.ResponseWriter, r *http.Request) {
-	if e.stop != nil {
-		e.stop()
-	}
 	if e.response != nil {
 		e.outcome.Status = rpcOutcome(e.response)
 	}
@@ -324,7 +319,7 @@ func (e *exchange) end(w http.ResponseWriter, r *http.Request) {
 		lingers(w, r)
 	}
 	e.rules, e.request, e.rpc, e.decision, e.writer = nil, identity.Request{}, grpclimit.NoProtocol, nil, nil
-	e.body, e.stop, e.outcome, e.response = nil, nil, policy.Outcome{}, nil
+	e.body, e.outcome, e.response = nil, policy.Outcome{}, nil
 	e.gateway.exchanges.Put(e)
 }
 
