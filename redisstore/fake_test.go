@@ -342,7 +342,7 @@ func TestSettleRefused(t *testing.T) {
 		if !ok || own.Kind != want || own.NotExecuted() {
 			t.Errorf("%s: %v", answer, own)
 		}
-		if want == State && !strings.Contains(own.Error(), "limit "+b.Checks[0].Budget.Name()+" ") {
+		if ok && want == State && !strings.Contains(own.Error(), "limit "+b.Checks[0].Budget.Name()+" ") {
 			t.Errorf("the limit is missing: %v", own)
 		}
 	}

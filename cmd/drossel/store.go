@@ -140,7 +140,11 @@ func (c *counts) describe(ctx context.Context) (text string, warnings []string) 
 	defer cancel()
 	facts, err := c.redis.Facts(ctx)
 	if err != nil {
-		return "redis " + c.section.Redacted() + " does not answer yet (" + storeCause(err) + "): until then routes do as on_store_failure says", nil
+		text = "redis " + c.section.Redacted() + " does not answer yet (" + storeCause(err) + "): until then routes do as on_store_failure says"
+		if c.section.Instances == 0 {
+			text += ", and this process takes itself for the only one, because instances is auto"
+		}
+		return text, nil
 	}
 	for _, f := range judge(facts, c.section.Deadline) {
 		if f.Verdict != markOK {

@@ -191,6 +191,24 @@ func TestServeWithoutRedis(t *testing.T) {
 	}
 }
 
+// A process that nobody has told how many there are says what it does until Redis has.
+func TestServeAlone(t *testing.T) {
+	path := onRedisFile(t, "redis://127.0.0.1:1", "http://127.0.0.1:1")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(strings.Replace(string(text), "instances: 4", "instances: auto", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := serveFile(t, path)
+	if log := s.until(t, "^ready in "); !strings.Contains(log, "says, and this process takes itself for the only one, because instances is auto\n") {
+		t.Errorf("the log is\n%s", log)
+	}
+	s.stop(errors.New("terminated"))
+	s.until(t, "^stopped")
+}
+
 // What is wrong with a store's files is said at the start, with its place.
 func TestServeStoreFiles(t *testing.T) {
 	dir := t.TempDir()
