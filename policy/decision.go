@@ -125,6 +125,11 @@ func (d *Decision) denyAll() {
 // deniesAlways reports whether an enforced check denies whatever the store says.
 func deniesAlways(c *drossel.Check) bool { return !c.Shadow && c.Cost > 0 && c.Budget.Capacity() == 0 }
 
+// denies reports whether one of the checks denies whatever the store says.
+func (d *Decision) denies() bool {
+	return slices.ContainsFunc(d.Batch.Checks, func(c drossel.Check) bool { return deniesAlways(&c) })
+}
+
 // fail answers while the store cannot tell. Nothing is known of the charges, so no
 // check is shown and none is settled.
 func (d *Decision) fail(err error) {

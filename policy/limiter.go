@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 	"unsafe"
 
@@ -260,7 +259,7 @@ func (l *Limiter) fill(d *Decision, req *identity.Request) (denies bool) {
 		d.drop(skip, p.without(skip))
 	}
 	if p.rated || skip != 0 { // one that denies all may not apply
-		denies = slices.ContainsFunc(d.Batch.Checks, func(c drossel.Check) bool { return deniesAlways(&c) })
+		denies = d.denies()
 	}
 	return denies
 }

@@ -67,7 +67,7 @@ func (l *Limiter) DecideAll(ctx context.Context, q Questions) (*Joint, error) {
 	if q.Settles && (d.Batch.ID == drossel.ID{}) {
 		d.Batch.ID = drossel.NewID()
 	}
-	denies := slices.ContainsFunc(d.Batch.Checks, func(c drossel.Check) bool { return deniesAlways(&c) })
+	denies := d.denies()
 	if denies { // denyAll leaves the others out
 		j.keepInParts(deniesAlways)
 	}
@@ -143,17 +143,19 @@ func stricter(a, b drossel.FailureMode) drossel.FailureMode {
 // gather moves the checks of the parts into the decision of all.
 func (j *Joint) gather(parts []*Decision) error {
 	d := j.Decision
+	sum := func(a, b int64) int64 { return a + b }
 	for i, part := range parts {
 		for k := range part.Batch.Checks {
 			at := k
 			if part != d {
-				at = d.add(&part.Batch.Checks[k], part.Limits[k])
+				at = d.add(&part.Batch.Checks[k], part.Limits[k], sum)
 			}
 			j.Parts[i].Checks = append(j.Parts[i].Checks, at)
 		}
 	}
 	if len(d.Batch.Checks) > drossel.MaxChecks {
-		j.dropShadows()
+		j.keepInParts(enforced)
+		d.dropShadows()
 	}
 	if len(d.Batch.Checks) > drossel.MaxChecks {
 		return drossel.ErrTooManyChecks
@@ -166,9 +168,10 @@ func (j *Joint) gather(parts []*Decision) error {
 	return nil
 }
 
-// add adds a check, or its cost to the check of the same budget and key, and returns
-// its index. What is in shadow adds nothing to what is enforced: it must not deny.
-func (d *Decision) add(c *drossel.Check, l *Limit) int {
+// add adds a check, or puts it together with that of the same budget and key, and
+// returns its index: the two cost together what cost says, and the stricter budget
+// counts. What is in shadow adds nothing to what is enforced: it must not deny.
+func (d *Decision) add(c *drossel.Check, l *Limit, cost func(a, b int64) int64) int {
 	i := d.like(c)
 	if i < 0 {
 		d.Batch.Checks = append(d.Batch.Checks, *c)
@@ -180,7 +183,8 @@ func (d *Decision) add(c *drossel.Check, l *Limit) int {
 		*o, d.Limits[i] = *c, l
 	case c.Shadow && !o.Shadow:
 	default:
-		o.Cost, o.Final = o.Cost+c.Cost, o.Final+c.Cost
+		both := cost(o.Cost, c.Cost)
+		o.Cost, o.Final = both, both
 		if c.Budget.Capacity() < o.Budget.Capacity() {
 			o.Budget, d.Limits[i] = c.Budget, l
 		}
@@ -195,19 +199,19 @@ func (d *Decision) like(c *drossel.Check) int {
 	})
 }
 
-// dropShadows leaves out what is in shadow: it must not keep questions from being
+func enforced(c *drossel.Check) bool { return !c.Shadow }
+
+// dropShadows leaves out what is in shadow: it must not keep a request from being
 // decided.
-func (j *Joint) dropShadows() {
-	enforced := func(c *drossel.Check) bool { return !c.Shadow }
-	j.keepInParts(enforced)
+func (d *Decision) dropShadows() {
 	var checks []drossel.Check
 	var limits []*Limit
-	for i := range j.Batch.Checks {
-		if c := &j.Batch.Checks[i]; enforced(c) {
-			checks, limits = append(checks, *c), append(limits, j.Limits[i])
+	for i := range d.Batch.Checks {
+		if c := &d.Batch.Checks[i]; enforced(c) {
+			checks, limits = append(checks, *c), append(limits, d.Limits[i])
 		}
 	}
-	j.Batch.Checks, j.Limits = checks, limits
+	d.Batch.Checks, d.Limits = checks, limits
 }
 
 // keepInParts leaves the other checks out of the parts.

@@ -46,9 +46,10 @@ func (l *Limiter) prepareAll(req *identity.Request, p *plan, path string, peek b
 	}
 	p.setParams(req, path)
 	d = join(parts)
+	most := func(a, b int64) int64 { return max(a, b) }
 	for _, part := range parts {
 		for i := range part.Batch.Checks {
-			d.fit(&part.Batch.Checks[i], part.Limits[i])
+			d.add(&part.Batch.Checks[i], part.Limits[i], most)
 		}
 	}
 	if len(d.Batch.Checks) > drossel.MaxChecks {
@@ -57,43 +58,15 @@ func (l *Limiter) prepareAll(req *identity.Request, p *plan, path string, peek b
 	return d, denies
 }
 
-// fit adds a check of another reading of the same request: where there is one of the
-// same budget and key, the stricter of the two is kept.
-func (d *Decision) fit(c *drossel.Check, l *Limit) {
-	i := d.like(c)
-	if i < 0 {
-		d.Batch.Checks, d.Limits = append(d.Batch.Checks, *c), append(d.Limits, l)
-		return
-	}
-	switch o := &d.Batch.Checks[i]; {
-	case o.Shadow != c.Shadow:
-		if o.Shadow {
-			*o, d.Limits[i] = *c, l
-		}
-	default:
-		cost := max(o.Cost, c.Cost)
-		if c.Budget.Capacity() < o.Budget.Capacity() {
-			o.Budget, d.Limits[i] = c.Budget, l
-		}
-		o.Cost, o.Final = cost, cost
-	}
-}
-
 // fitInBatch makes a batch of more checks than one holds: what is in shadow goes, and
 // if that is not enough, the request is denied.
 func (d *Decision) fitInBatch(denies *Limit) (denied bool) {
-	var checks []drossel.Check
-	var limits []*Limit
-	for i := range d.Batch.Checks {
-		if c := d.Batch.Checks[i]; !c.Shadow {
-			checks, limits = append(checks, c), append(limits, d.Limits[i])
-		}
+	d.dropShadows()
+	if len(d.Batch.Checks) > drossel.MaxChecks {
+		d.Batch.Checks = []drossel.Check{{Budget: denies.Budget, Cost: 1, Final: 1}}
+		d.Limits = []*Limit{denies}
 	}
-	if len(checks) > drossel.MaxChecks {
-		checks, limits = []drossel.Check{{Budget: denies.Budget, Cost: 1, Final: 1}}, []*Limit{denies}
-	}
-	d.Batch.Checks, d.Limits = checks, limits
-	return slices.ContainsFunc(checks, func(c drossel.Check) bool { return deniesAlways(&c) })
+	return d.denies()
 }
 
 // crowdedLimit denies requests that have more limits than a batch holds.
