@@ -63,6 +63,14 @@ func readNamed(path string) ([]byte, error) {
 	return text, err
 }
 
+// reason is why a file cannot be read: what is told of it names the file already.
+func reason(err error) error {
+	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
+		return pathErr.Err
+	}
+	return err
+}
+
 // file reads a file that is named at a place of the policy. From then on it is part
 // of the policy: of its Files and of its fingerprint. The places in it have the file
 // as.
@@ -80,15 +88,12 @@ func (r *reader) file(at *node, what, name string) (text []byte, as string, ok b
 		name = filepath.Join(filepath.Dir(at.File), name)
 	}
 	text, err := r.options.Files(name)
-	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
-		err = pathErr.Err // the place says which file
-	}
 	if err != nil {
 		hint := ""
 		if errors.Is(err, fs.ErrNotExist) {
 			hint = "a relative name starts in the folder of the file that names it"
 		}
-		r.errorf(at, hint, "%s: %s: %v", what, quote(name), err)
+		r.errorf(at, hint, "%s: %s: %v", what, quote(name), reason(err))
 		return nil, "", false
 	}
 	if !slices.Contains(r.policy.Files, name) {

@@ -42,8 +42,8 @@ func GlobIn(folder string) func(pattern string) ([]string, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, nil // as if it were empty
 		}
-		if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
-			return nil, pathErr.Err // the place says which folder
+		if err != nil {
+			return nil, reason(err)
 		}
 		for _, e := range entries {
 			ok, err := filepath.Match(last, e.Name())
@@ -54,7 +54,7 @@ func GlobIn(folder string) func(pattern string) ([]string, error) {
 				names = append(names, filepath.Join(below, e.Name()))
 			}
 		}
-		return names, err
+		return names, nil
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -78,11 +77,8 @@ func New(p *Policy, opts *Options) (*Limiter, error) {
 // if the file is wrong; warnings are dropped.
 func Load(path string, opts *Options) (*Limiter, error) {
 	src, err := os.ReadFile(path)
-	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
-		return nil, fmt.Errorf("policy: %s: %w", path, pathErr.Err)
-	}
 	if err != nil {
-		return nil, fmt.Errorf("policy: %w", err)
+		return nil, fmt.Errorf("policy: %s: %w", path, reason(err))
 	}
 	from := ParseOptions{Files: FilesIn(filepath.Dir(path)), Glob: GlobIn(filepath.Dir(path))}
 	if opts != nil {

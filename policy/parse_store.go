@@ -2,12 +2,10 @@ package policy
 
 import (
 	"errors"
-	"io/fs"
 	"math"
 	"net"
 	"net/url"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -49,10 +47,9 @@ const (
 
 // The defaults of a store, and the bounds of what the file may say.
 const (
-	storeMemory   = "memory"
-	storePrefix   = "drossel"
-	storeDeadline = 20 * time.Millisecond
-	maxPassword   = 4096
+	storeMemory = "memory"
+	storePrefix = "drossel"
+	maxPassword = 4096
 )
 
 // OnRedis reports whether counts are kept on Redis.
@@ -238,12 +235,12 @@ func (s Store) secure() bool {
 
 // validHost reports whether text is a host, perhaps with a port.
 func validHost(text string) bool {
-	host, port := text, ""
+	host := text
 	if i := strings.LastIndexByte(text, ':'); i > strings.LastIndexByte(text, ']') {
-		host, port = text[:i], text[i+1:]
-		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		if port := text[i+1:]; port == "" || !validPort(port) {
 			return false
 		}
+		host = text[:i]
 	}
 	if inner, ok := strings.CutPrefix(host, "["); ok {
 		return net.ParseIP(strings.TrimSuffix(inner, "]")) != nil
@@ -365,14 +362,11 @@ func (p *Policy) ReadPassword(read func(name string) ([]byte, error)) (string, e
 		return "", nil
 	}
 	text, err := read(s.PasswordFile)
-	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
-		err = pathErr.Err
-	}
 	fact := ""
 	password := strings.TrimRight(string(text), "\r\n")
 	switch {
 	case err != nil:
-		fact = err.Error()
+		fact = reason(err).Error()
 	case password == "":
 		fact = "the file is empty"
 	case len(password) > maxPassword || strings.ContainsAny(password, "\r\n\x00"):

@@ -67,14 +67,11 @@ func (p *Policy) ReadSecret(read func(name string) ([]byte, error)) ([]byte, err
 	}
 	write := "write one such as: head -c 32 /dev/urandom | base64 > " + clip(s.File)
 	text, err := read(s.File)
-	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
-		err = pathErr.Err
-	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fail(write, "%v", err)
+		return fail(write, "%v", reason(err))
 	case err != nil:
-		return fail("", "%v", err)
+		return fail("", "%v", reason(err))
 	}
 	switch text = bytes.TrimSpace(text); {
 	case len(text) < minSecret:
