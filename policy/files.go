@@ -106,18 +106,17 @@ func (r *reader) file(at *node, what, name string) (text []byte, as string, ok b
 
 // Place is what messages call a place in a file of the policy, which "" is itself.
 func (p *Policy) Place(file string, line int) string {
-	r := reader{policy: p}
-	return fmt.Sprintf("%s:%d", r.shownAs(file), line)
+	return fmt.Sprintf("%s:%d", p.shownAs(file), line)
 }
 
 // shownAs is what messages call the file of a place: its name as seen from where the
 // policy's is.
-func (r *reader) shownAs(name string) string {
+func (p *Policy) shownAs(name string) string {
 	if name == "" {
-		return r.policy.Name
+		return p.Name
 	}
 	if filepath.IsAbs(name) {
 		return name
 	}
-	return filepath.Join(filepath.Dir(r.policy.Name), name)
+	return filepath.Join(filepath.Dir(p.Name), name)
 }

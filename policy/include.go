@@ -195,5 +195,5 @@ func (r *reader) firstAt(first, second *node) string {
 	if first.File == second.File {
 		return fmt.Sprintf("the first is in line %d", first.Line)
 	}
-	return fmt.Sprintf("the first is at %s:%d:%d", r.shownAs(first.File), first.Line, first.Column)
+	return fmt.Sprintf("the first is at %s:%d:%d", r.policy.shownAs(first.File), first.Line, first.Column)
 }

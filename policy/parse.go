@@ -430,11 +430,7 @@ func quote(s string) string { return strconv.Quote(clip(s)) }
 
 // budget makes a limit's budget.
 func (r *reader) budget(at *node, l *Limit, rate drossel.Limit) *drossel.Budget {
-	was := l.Was
-	if was == "" {
-		was = l.Name
-	}
-	b, err := drossel.NewRenamedBudget(l.Name, was, rate)
+	b, err := drossel.NewRenamedBudget(l.Name, l.counted(), rate)
 	if err != nil {
 		r.limitError(at, l.Name, err)
 	}

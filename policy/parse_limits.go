@@ -181,10 +181,7 @@ func candidateName(limit string) string {
 func (r *reader) checkStates() {
 	owners := map[string]*Limit{}
 	own := func(at, l *Limit) {
-		owner := l.Was
-		if owner == "" {
-			owner = l.Name
-		}
+		owner := l.counted()
 		if other := owners[owner]; other != nil {
 			hint := "was is for a name that no limit has any more"
 			if l.CandidateOf != "" || other.CandidateOf != "" {

@@ -436,7 +436,7 @@ func (r *reader) checkRateCapacity(at *node, l *Limit, b *drossel.Budget, of str
 func (r *reader) overCost(at *node, limit string) bool {
 	prefix := fmt.Sprintf("limit %q: cost ", limit)
 	return slices.ContainsFunc(r.problems, func(p Problem) bool {
-		return p.File == r.shownAs(at.File) && p.Line == at.Line && p.Column == at.Column && len(p.Text) > len(prefix) && p.Text[:len(prefix)] == prefix
+		return p.File == r.policy.shownAs(at.File) && p.Line == at.Line && p.Column == at.Column && len(p.Text) > len(prefix) && p.Text[:len(prefix)] == prefix
 	})
 }
 

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"math/bits"
 	"time"
 
@@ -92,12 +93,10 @@ type Limit struct {
 }
 
 // named is the name by which the file knows the limit.
-func (l *Limit) named() string {
-	if l.CandidateOf != "" {
-		return l.CandidateOf
-	}
-	return l.Name
-}
+func (l *Limit) named() string { return cmp.Or(l.CandidateOf, l.Name) }
+
+// counted is the name that the state of the limit belongs to.
+func (l *Limit) counted() string { return cmp.Or(l.Was, l.Name) }
 
 // algorithm is that of all rates of l. A rate that denies all has none.
 func (l *Limit) algorithm() drossel.Algorithm {

@@ -100,7 +100,7 @@ func oneLine(s string) string {
 func (r *reader) report(at *node, p Problem) {
 	p.File, p.Text, p.Hint = r.policy.Name, clipTo(oneLine(p.Text), 400), clipTo(oneLine(p.Hint), 400)
 	if at != nil {
-		p.File, p.Line, p.Column = r.shownAs(at.File), at.Line, at.Column
+		p.File, p.Line, p.Column = r.policy.shownAs(at.File), at.Line, at.Column
 	}
 	r.problems = append(r.problems, p)
 }

@@ -51,14 +51,12 @@ func (r *reader) readShadowUntil(f fields, what string) time.Time {
 	if !ok {
 		return time.Time{}
 	}
-	if what != "" {
-		what += ": "
-	}
+	what = whose(what, "shadow_until")
 	if mode, ok := f["mode"]; !ok || mode.Value.Text != "shadow" {
-		r.errorf(e.Key, "add mode: shadow, or leave shadow_until out", "%sshadow_until without mode: shadow", what)
+		r.errorf(e.Key, "add mode: shadow, or leave shadow_until out", "%s without mode: shadow", what)
 		return time.Time{}
 	}
-	text, ok := r.text(e.Value, what+"shadow_until")
+	text, ok := r.text(e.Value, what)
 	if !ok {
 		return time.Time{}
 	}
@@ -67,7 +65,7 @@ func (r *reader) readShadowUntil(f fields, what string) time.Time {
 			return t
 		}
 	}
-	r.errorf(e.Value, "write such as 2026-12-15, which begins at midnight UTC, or 2026-12-15T09:00:00+01:00", "%sshadow_until: %q is not a date or a time", what, clip(text))
+	r.errorf(e.Value, "write such as 2026-12-15, which begins at midnight UTC, or 2026-12-15T09:00:00+01:00", "%s: %q is not a date or a time", what, clip(text))
 	return time.Time{}
 }
 

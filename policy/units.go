@@ -19,7 +19,7 @@ func (r *reader) duration(n *node, what string, in durationForm) (time.Duration,
 	d, err := drossel.ParseDuration(text)
 	switch {
 	case err != nil:
-		r.errorf(n, "a duration is a number and one of ms s m h d w", "%s: %s is not a duration", what, quote(text))
+		r.rateError(n, what, err)
 		return 0, false
 	case d < in.least || d > in.most:
 		r.errorf(n, "", "%s must be %s to %s, not %s", what, writeDuration(in.least), writeDuration(in.most), clip(text))
