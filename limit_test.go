@@ -77,7 +77,7 @@ func TestLimitTextErrors(t *testing.T) {
 		{"", "the limit is empty (write for example 100/m)"},
 		{"100", `"100" has no period (write 100/m or 100 in flight)`},
 		{"100 / m", `"100" has no period (write 100/m or 100 in flight)`},
-		{"100/", `"" is not a period (a period is one of ms s m h d w, with a number before it if it is not 1, or day, week, month)`},
+		{"100/", `"" is not a period (a period is one of us ms s m h d w, with a number before it if it is not 1, or day, week, month)`},
 		{"/m", `"" is not a number (a number is digits, with k or M at the end if you like)`},
 		{"100/0s", "period 0s is out of range (a period is 1ms to 366d)"},
 		{"1/1us", "period 1µs is out of range (a period is 1ms to 366d)"},

@@ -107,7 +107,7 @@ func formatDay(period time.Duration, a Anchor) string {
 //
 //	limit = rate ["burst" N] ["wait" dur] [algorithm] ["first" | "from" day] ["in" zone]
 //	rate  = N "/" [n]unit | N "in flight" ["for" dur] | N "/" ("day"|"week"|"month") "calendar" | "deny"
-//	N     = digits, k, M       unit = ms s m h d w       dur = n unit
+//	N     = digits, k, M       unit = us ms s m h d w       dur = n unit
 //
 // The words after the rate may come in any order. The error is a *LimitError.
 func ParseLimit(text string) (Limit, error) {
@@ -347,7 +347,7 @@ func parsePeriod(text string) (time.Duration, error) {
 	}
 	d, err := ParseDuration(whole)
 	if err != nil {
-		return 0, limitErrorf("a period is one of ms s m h d w, with a number before it if it is not 1, or day, week, month", "%q is not a period", text)
+		return 0, limitErrorf("a period is one of us ms s m h d w, with a number before it if it is not 1, or day, week, month", "%q is not a period", text)
 	}
 	return d, nil
 }
