@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // maxNamed is the most bytes of a file that a policy names.
@@ -102,6 +103,21 @@ func (r *reader) file(at *node, what, name string) (text []byte, as string, ok b
 		r.sum.Write(text)
 	}
 	return text, name, true
+}
+
+// fileName reads the name of a file that is no part of the policy; "" if it is none.
+func (r *reader) fileName(n *node, what, hint string) string {
+	text, ok := r.text(n, what)
+	switch {
+	case !ok:
+	case text == "":
+		r.errorf(n, hint, "%s: the name of the file is empty", what)
+	case strings.ContainsRune(text, 0):
+		r.errorf(n, hint, "%s: %s is not the name of a file", what, quote(text))
+	default:
+		return text
+	}
+	return ""
 }
 
 // Place is what messages call a place in a file of the policy, which "" is itself.

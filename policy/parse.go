@@ -168,7 +168,7 @@ func (r *reader) readTop(f fields) {
 func (r *reader) readMetrics(n *node) {
 	f := r.fields(n, "metrics", &metricsKeys)
 	m := &r.policy.Metrics
-	m.Listen = r.listen(f, "7071")
+	m.Listen = r.listen(f, ":7071")
 	if m.Listen != "" && m.Listen == r.policy.Gateway.Listen && !strings.HasSuffix(m.Listen, ":0") {
 		at := n
 		if e, ok := f["listen"]; ok {

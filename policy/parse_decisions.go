@@ -50,27 +50,22 @@ var (
 	forwardAuthProxies = wordForm{"nginx", "caddy", "haproxy", "traefik", "envoy"}
 )
 
-const (
-	decisionsListen = "127.0.0.1:7080"
-	socketMode      = 0o660
-)
+const socketMode = 0o660
 
 func (r *reader) readDecisions(n *node) {
 	f := r.fields(n, "decisions", &decisionsKeys)
 	d := &r.policy.Decisions
 	d.SocketMode = socketMode
-	d.Listen = r.listen(f, "7080")
+	d.Listen = r.listen(f, "127.0.0.1:7080")
 	at := n
 	if e, ok := f["listen"]; ok {
 		at = e.Value
-	} else {
-		d.Listen = decisionsListen
 	}
 	if e, ok := f["socket_mode"]; ok {
 		d.SocketMode = r.socketMode(e.Value, d.Listen)
 	}
 	if e, ok := f["token_file"]; ok {
-		d.TokenFile = r.fileName(e.Value, "token_file")
+		d.TokenFile = r.fileName(e.Value, "token_file", "name a file that holds the token")
 	}
 	if e, ok := f["tls"]; ok {
 		r.readDecisionsTLS(e.Key, e.Value)
@@ -98,27 +93,13 @@ func (r *reader) socketMode(n *node, listen string) fs.FileMode {
 	return fs.FileMode(mode)
 }
 
-// fileName reads the name of a file that is read when the program starts.
-func (r *reader) fileName(n *node, what string) string {
-	text, ok := r.text(n, what)
-	if ok && (text == "" || strings.ContainsRune(text, 0)) {
-		r.errorf(n, "", "%s: %q is not the name of a file", what, clip(text))
-		return ""
-	}
-	return text
-}
-
 func (r *reader) readDecisionsTLS(key, n *node) {
 	f := r.fields(n, "tls", &decisionsTLSKeys)
 	if f == nil {
 		return
 	}
 	t := &r.policy.Decisions.TLS
-	for name, to := range map[string]*string{"cert": &t.Cert, "key": &t.Key, "client_ca": &t.ClientCA} {
-		if e, ok := f[name]; ok {
-			*to = r.fileName(e.Value, name)
-		}
-	}
+	r.readPEM(f, map[string]*string{"cert": &t.Cert, "key": &t.Key, "client_ca": &t.ClientCA})
 	if !f.has("cert") || !f.has("key") {
 		r.errorf(key, "write tls: {cert: server.pem, key: server-key.pem}", "tls needs cert and key")
 	}

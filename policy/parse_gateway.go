@@ -66,7 +66,7 @@ func (r *reader) readGateway(key, n *node) {
 	f := r.fields(n, "gateway", &gatewayKeys)
 	g := &r.policy.Gateway
 	*g = DefaultGateway()
-	g.Listen = r.listen(f, "8080")
+	g.Listen = r.listen(f, g.Listen)
 	if e, ok := f["upstream"]; ok {
 		if text, ok := r.text(e.Value, "upstream"); ok {
 			g.Upstream = r.upstream(e.Value, text)
@@ -204,21 +204,22 @@ func (r *reader) readTLS(n *node) []KeyPair {
 			continue
 		}
 		var p KeyPair
-		for name, to := range map[string]*string{"cert": &p.Cert, "key": &p.Key} {
-			if e, ok := f[name]; !ok {
-				continue
-			} else if text, ok := r.text(e.Value, "tls: "+name); ok && text == "" {
-				r.errorf(e.Value, "name a PEM file", "tls: %s: the name of the file is empty", name)
-			} else {
-				*to = text
-			}
-		}
+		r.readPEM(f, map[string]*string{"cert": &p.Cert, "key": &p.Key})
 		if !f.has("cert") || !f.has("key") {
 			r.errorf(item, "write {cert: cert.pem, key: key.pem}", "tls: a certificate needs both files, cert and key")
 		}
 		pairs = append(pairs, p)
 	}
 	return pairs
+}
+
+// readPEM reads the names of the files of a tls section.
+func (r *reader) readPEM(f fields, names map[string]*string) {
+	for key, to := range names {
+		if e, ok := f[key]; ok {
+			*to = r.fileName(e.Value, "tls: "+key, "name a PEM file")
+		}
+	}
 }
 
 func (r *reader) upstream(n *node, text string) *url.URL {
@@ -243,11 +244,11 @@ func (r *reader) upstream(n *node, text string) *url.URL {
 	return nil
 }
 
-// listen reads a section's address; without one it is the standard port.
-func (r *reader) listen(f fields, port string) string {
+// listen reads a section's address; without one it is the standard address.
+func (r *reader) listen(f fields, standard string) string {
 	e, ok := f["listen"]
 	if !ok {
-		return ":" + port
+		return standard
 	}
 	text, ok := r.text(e.Value, "listen")
 	if !ok {
@@ -255,6 +256,7 @@ func (r *reader) listen(f fields, port string) string {
 	}
 	address, ok := listenAddress(text)
 	if !ok {
+		port := standard[strings.LastIndexByte(standard, ':')+1:]
 		r.errorf(e.Value, fmt.Sprintf("write :%[1]s, 127.0.0.1:%[1]s, %[1]s or unix:/path", port), "listen: %q is not an address to listen on", clip(text))
 	}
 	return address

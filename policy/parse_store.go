@@ -281,15 +281,13 @@ func (r *reader) readRedis(f fields) {
 
 func (r *reader) readPasswordFile(e entry) {
 	s := &r.policy.Store
-	text, ok := r.text(e.Value, "password_file")
+	name := r.fileName(e.Value, "password_file", "name a file that holds the password")
 	switch u, _, err := parseRedis(s.URL); {
-	case !ok || err != nil:
-	case text == "":
-		r.errorf(e.Value, "name a file that holds the password", "password_file: the name of the file is empty")
+	case name == "" || err != nil:
 	case hasPassword(u):
 		r.errorf(e.Key, "leave one of them out", "store: the url has a password and there is a password_file")
 	default:
-		s.PasswordFile, s.passwordLine, s.passwordColumn = filepath.Clean(text), e.Value.Line, e.Value.Column
+		s.PasswordFile, s.passwordLine, s.passwordColumn = filepath.Clean(name), e.Value.Line, e.Value.Column
 	}
 }
 
@@ -317,11 +315,7 @@ func (r *reader) readStoreTLS(e entry) {
 	if f == nil {
 		return
 	}
-	for name, to := range map[string]*string{"ca": &s.TLS.CA, "cert": &s.TLS.Cert, "key": &s.TLS.Key} {
-		if e, ok := f[name]; ok {
-			*to = r.fileName(e.Value, name)
-		}
-	}
+	r.readPEM(f, map[string]*string{"ca": &s.TLS.CA, "cert": &s.TLS.Cert, "key": &s.TLS.Key})
 	if e, ok := f["server_name"]; ok {
 		s.TLS.ServerName, _ = r.text(e.Value, "server_name")
 	}

@@ -28,11 +28,8 @@ func (r *reader) readSecret(f fields) {
 	s := &r.policy.Secret
 	file, hasFile := f["secret_file"]
 	if hasFile {
-		if text, ok := r.text(file.Value, "secret_file"); ok {
-			s.File, s.Line, s.Column = filepath.Clean(text), file.Value.Line, file.Value.Column
-			if text == "" {
-				r.errorf(file.Value, "name a file with at least 16 bytes, or write secret: none", "secret_file: the name of the file is empty")
-			}
+		if name := r.fileName(file.Value, "secret_file", "name a file with at least 16 bytes, or write secret: none"); name != "" {
+			s.File, s.Line, s.Column = filepath.Clean(name), file.Value.Line, file.Value.Column
 		}
 	}
 	e, ok := f["secret"]
