@@ -41,7 +41,8 @@ type Timeouts struct {
 	UpstreamHead time.Duration // for the head of the upstream's response
 }
 
-// DefaultGateway is a gateway section that says nothing. It has no upstream.
+// DefaultGateway returns what a gateway section is that says nothing. It has no
+// upstream, so it is none that Parse returns.
 func DefaultGateway() Gateway {
 	return Gateway{
 		Listen:    ":8080",

@@ -9,7 +9,8 @@ import (
 	"github.com/drossel-io/drossel"
 )
 
-// Hold waits for the Delay of a decision, which usually is 0; false if ctx, the request's, ended first.
+// Hold waits for the Delay of a decision, which usually is 0. It returns false if ctx,
+// the request's, ended first.
 func Hold(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return true
@@ -52,7 +53,7 @@ func (d *Decision) Serve(ctx context.Context, handle func() (status int)) bool {
 }
 
 // KeepPlace renews the place in flight of a request that is running, if it has
-// one, until stop is called; stop waits for a renewal that is under way. A place
+// one, until stop is called, once; stop waits for a renewal that is under way. A place
 // that is lost stays lost: the request goes on, as it has been answered.
 func (d *Decision) KeepPlace(ctx context.Context) (stop func()) {
 	every, held := d.InFlight()
@@ -65,8 +66,9 @@ func (d *Decision) KeepPlace(ctx context.Context) (stop func()) {
 	})
 }
 
-// Keep calls renew every so often until it returns false or stop is called, which
-// waits for it.
+// Keep calls renew every so often, which is more than 0, in a goroutine of its own,
+// until renew returns false or stop is called. stop waits for a call that is under
+// way; it must be called once.
 func Keep(every time.Duration, renew func() bool) (stop func()) {
 	ended := make(chan struct{})
 	var running sync.WaitGroup
@@ -130,7 +132,8 @@ func jitter(wait time.Duration, percent int) byte {
 	return byte(rand.IntN(int(most/time.Second) + 1))
 }
 
-// WaitFor is Wait for one budget that denies for retryAfter.
+// WaitFor is Wait, without Jitter, for one budget that denies for retryAfter, a
+// drossel.Decision's.
 func WaitFor(b *drossel.Budget, retryAfter time.Duration) time.Duration {
 	if b.Limit().Algorithm == drossel.Concurrency && retryAfter != drossel.Never {
 		return time.Second

@@ -26,7 +26,8 @@ type DecisionsTLS struct {
 	ClientCA  string // who may connect needs a certificate of it; "" asks for none
 }
 
-// ForwardAuthProxies are the proxies that Decisions.ForwardAuth may name.
+// ForwardAuthProxies returns the proxies that Decisions.ForwardAuth may name, in a
+// slice of the caller's own.
 func ForwardAuthProxies() []string { return slices.Clone(forwardAuthProxies) }
 
 //nolint:gochecknoglobals // never changed

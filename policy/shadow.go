@@ -15,7 +15,8 @@ type Shadow struct {
 	Line, Column int    // the place in the file; 0 for the file's mode
 }
 
-// Until writes the time as a file does: midnight in UTC is a date.
+// Until writes the time of a shadow_until as a file does, in UTC: midnight is a date
+// such as 2026-12-15, any other time has the form of RFC 3339.
 func Until(t time.Time) string {
 	if t = t.UTC(); t.Equal(t.Truncate(24 * time.Hour)) {
 		return t.Format(time.DateOnly)
