@@ -3,7 +3,6 @@ package api
 import (
 	"encoding/json"
 	"errors"
-	"maps"
 	"net/http"
 	"net/netip"
 	"net/textproto"
@@ -24,7 +23,7 @@ type question struct {
 	Query      string
 	IP         string
 	Headers    http.Header
-	Attributes map[string]string
+	Attributes map[string]string // and ip, if there is one
 	Limit      string
 	Cost       int64
 
@@ -208,7 +207,12 @@ func (by *rules) readQuestion(v *value, f map[string]*value) (q question, p *pro
 	if q.Headers, p = readHeaders(f["headers"]); p != nil {
 		return q, p
 	}
-	q.Attributes, p = by.readAttributes(f["attributes"])
+	if q.Attributes, p = by.readAttributes(f["attributes"]); p == nil && q.IP != "" {
+		if q.Attributes == nil {
+			q.Attributes = map[string]string{}
+		}
+		q.Attributes["ip"] = q.IP
+	}
 	return q, p
 }
 
@@ -325,12 +329,6 @@ func (q *question) ask() policy.Question {
 	req := &identity.Request{Method: q.Method, Host: q.Host, Path: q.Path, Query: q.Query, Given: q.Attributes}
 	if q.Headers != nil {
 		req.Fields = q.Headers
-	}
-	if q.IP != "" {
-		given := make(map[string]string, len(q.Attributes)+1)
-		maps.Copy(given, q.Attributes)
-		given["ip"] = q.IP
-		req.Given = given
 	}
 	return policy.Question{Request: req, Limit: q.limit, Cost: q.Cost}
 }
