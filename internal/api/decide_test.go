@@ -360,3 +360,19 @@ func TestHTTPRefuses(t *testing.T) {
 		}
 	}
 }
+
+// A wrong path is told the ones that there are, and no others.
+func TestUnknownPathHint(t *testing.T) {
+	all := "there are /v1/decide, /v1/settle, /v1/renew, /v1/openapi.yaml"
+	for _, tt := range []struct{ section, path, hint string }{
+		{"decisions: {}", "/metrics-of-all", all},
+		{"decisions: {}", "/v1/check/apache", all},
+		{"decisions: {}", "/v1/decid", "did you mean /v1/decide?"},
+		{"decisions: {forward_auth: [caddy]}", "/metrics-of-all", all + ", /v1/check/caddy"},
+	} {
+		h := handled(t, strings.Replace("SECTION\nidentity: {trusted_proxies: [127.0.0.1], client_ip_from: x-real-ip}\nlimits: {read: 10/m by ip}\nroutes: {/: {limits: [read]}}\n", "SECTION", tt.section, 1))
+		if got := h.answer(t, tt.path, order); got["status"] != 404.0 || got["hint"] != tt.hint {
+			t.Errorf("%s, %s: %v, want the hint %q", tt.section, tt.path, got, tt.hint)
+		}
+	}
+}

@@ -41,7 +41,7 @@ func (s *Server) check(w http.ResponseWriter, r *http.Request, by *rules, dialec
 			newProblem(http.StatusNotFound, "", "forward_auth of the policy does not name %s", dialect).write(w, r.Method)
 			return
 		}
-		problemPath(pathCheck+dialect).write(w, r.Method)
+		by.problemPath(pathCheck+dialect).write(w, r.Method)
 		return
 	}
 	if !by.trusts(r) {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/drossel-io/drossel/internal/nearest"
-	"github.com/drossel-io/drossel/policy"
 )
 
 // A problem says why a question has no answer (RFC 9457).
@@ -54,9 +53,9 @@ func send(w http.ResponseWriter, status int, kind string, body []byte, withBody 
 	}
 }
 
-func problemPath(path string) *problem {
+func (by *rules) problemPath(path string) *problem {
 	known := []string{pathDecide, pathSettle, pathRenew, pathOpenAPI}
-	for _, proxy := range policy.ForwardAuthProxies() {
+	for _, proxy := range by.proxies {
 		known = append(known, pathCheck+proxy)
 	}
 	hint := "there are " + strings.Join(known, ", ")

@@ -141,7 +141,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case pathOpenAPI:
 		serveOpenAPI(w, r)
 	default:
-		problemPath(r.URL.Path).write(w, r.Method)
+		by.problemPath(r.URL.Path).write(w, r.Method)
 	}
 }
 
