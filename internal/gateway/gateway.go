@@ -189,7 +189,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	conn := headOf(r)
 	conn.secured(r)
-	refusal, refused := conn.refusal(r)
+	refusal := conn.refusal(r)
 	e := g.exchanges.Get().(*exchange) //nolint:errcheck,forcetypeassert // nothing else is stored
 	defer e.end(w, r)                  // the copying of a body ends with a panic if the client or the upstream is gone
 	e.rules = g.rules.Load()
@@ -199,18 +199,19 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.began = time.Now()
 	}
 	g.watchProxy(r, e.rules)
-	e.serve(w, r, refusal, refused)
+	e.serve(w, r, refusal)
 }
 
-// refusal returns what is wrong with a request that no upstream should see.
-func (c *headConn) refusal(r *http.Request) (refusal problem, refused bool) {
+// refusal returns what is wrong with a request that no upstream should see; nil if
+// nothing is.
+func (c *headConn) refusal(r *http.Request) *problem {
 	switch {
 	case c.ambiguous(r):
-		return problemLength(), true
+		return new(problemLength())
 	case malformed(r):
-		return problemMalformed(), true
+		return new(problemMalformed())
 	}
-	return problem{}, false
+	return nil
 }
 
 // An exchange is one request on its way to the upstream and back. It has a
@@ -244,18 +245,18 @@ func (g *Gateway) newExchange() *exchange {
 
 // serve decides the request. What the gateway answers itself is decided too, or it would cost nothing
 // to send nonsense.
-func (e *exchange) serve(w http.ResponseWriter, r *http.Request, refusal problem, refused bool) {
+func (e *exchange) serve(w http.ResponseWriter, r *http.Request, refusal *problem) {
 	d := e.rules.limiter.Decide(r.Context(), &e.request)
 	e.decision = d
-	if refused { // what follows may be as bad
+	if refusal != nil { // what follows may be as bad
 		closing(w)
 	}
 	switch {
 	case !d.Allowed:
 		e.letScriptsRead(w.Header(), r)
 		e.deny(w, r)
-	case refused:
-		e.answer(w, r, refusal)
+	case refusal != nil:
+		e.answer(w, r, *refusal)
 	case r.Method == http.MethodConnect || r.Method == http.MethodTrace:
 		closing(w)
 		e.answer(w, r, problemMethod())

@@ -22,7 +22,7 @@ func (e *exchange) deny(w http.ResponseWriter, r *http.Request) {
 	wait := d.Wait()
 	e.rules.renderer.SetFields(w.Header(), d)
 	if e.rpc == grpclimit.Connect && wait != drossel.Never {
-		seconds := max(1, (wait.Microseconds()+999_999)/int64(time.Second/time.Microsecond))
+		seconds := max(1, int64((wait+time.Second-1)/time.Second))
 		w.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))
 	}
 	e.rpc.Write(w, r.Header.Get("Content-Type"), d.Status, grpclimit.Status(d), grpclimit.Pushback(wait))
