@@ -132,9 +132,10 @@ func (s *Store) Take(ctx context.Context, b *drossel.Batch) error {
 }
 
 // Settle implements drossel.Store. A batch that was decided locally is settled
-// locally, and one that was decided without counting is not settled. The error says
-// that the store could not be asked or did not answer: the charges then stay until
-// they have refilled. Settle may be called again, and does nothing if it is not known
+// locally, and one that was decided without counting, or settled before, is not
+// settled. The error is drossel.ErrCost for a Final out of range, or says that the
+// store could not be asked or did not answer: the charges then stay until they have
+// refilled. Settle may be called again, and does nothing if it is not known
 // that the store has done nothing.
 func (s *Store) Settle(ctx context.Context, b *drossel.Batch) error {
 	if ok, err := b.Settling(); !ok {
