@@ -29,11 +29,21 @@ local function too_many(txn)
 	return n > most
 end
 
+-- Returns the target as Drossel takes it: HAProxy has no path for OPTIONS *, and none for a URL that
+-- ends with its host.
+local function target_of(txn)
+	local target = txn.f:pathq()
+	if target and target ~= "" then
+		return target
+	end
+	return txn.f:url() == "*" and "*" or "/"
+end
+
 local function ask(txn)
 	local fields = txn.http:req_get_headers()
 	local headers = {
 		["x-original-method"] = { txn.f:method() },
-		["x-original-uri"] = { txn.f:pathq() },
+		["x-original-uri"] = { target_of(txn) },
 		["x-real-ip"] = { txn.f:src() }, -- policy: client_ip_from: x-real-ip
 	}
 	if fields["host"] then

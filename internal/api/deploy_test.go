@@ -9,6 +9,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/drossel-io/drossel"
 	"github.com/drossel-io/drossel/policy"
 )
 
@@ -36,6 +37,11 @@ func TestProxyDocs(t *testing.T) {
 		p, problems := policy.Parse(page+".md", []byte(src))
 		if len(problems) > 0 || !slices.Contains(p.Decisions.ForwardAuth, page) {
 			t.Errorf("docs/%s.md: %v\n%s", page, problems, src)
+			continue
+		}
+		// What the pages let readers try is so as well where 25 requests take two seconds.
+		if n := p.Limit("api").Budget.Limit(); n != drossel.PerMinute(20) {
+			t.Errorf("docs/%s.md: how many of 25 requests pass %v, depends on how long they take", page, n)
 		}
 	}
 }

@@ -455,9 +455,52 @@ func TestProxiesWithoutDrossel(t *testing.T) {
 						if res.StatusCode != 200 || !strings.HasPrefix(text, "POST /posts 4 ") {
 							t.Errorf("status %d, the app saw %s", res.StatusCode, text)
 						}
+						noFieldsOfOurs(t, res)
 					}
 				})
 			}
+		}
+	}
+}
+
+// Targets that are no path are asked about too.
+func TestHAProxyTargetsWithoutAPath(t *testing.T) {
+	p := proxies()[2]
+	s := &site{}
+	s.start(t, p, deployment{drossel: drosselFor(t, p), app: s.anything(t), down: "closed"})
+	for i, line := range []string{"OPTIONS * HTTP/1.1", "GET http://api.example.com HTTP/1.1"} {
+		conn, err := net.Dial("tcp", s.at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = io.WriteString(conn, line+"\r\nHost: api.example.com\r\nConnection: close\r\n\r\n")
+		answer, _ := io.ReadAll(conn)
+		_ = conn.Close()
+		if err != nil || !bytes.HasPrefix(answer, []byte("HTTP/1.1 200 ")) || s.reached.Load() != int64(i+1) {
+			t.Errorf("%s: %v, %q, the app saw %d requests", line, err, answer, s.reached.Load())
+		}
+	}
+}
+
+// A response of the app that no limit is named for is the app's alone.
+func TestProxiesAddNothingWithoutALimit(t *testing.T) {
+	for _, p := range proxies() {
+		t.Run(p.name, func(t *testing.T) {
+			s := newSite(t, p, deployment{drossel: drosselFor(t, p), down: "closed"})
+			res, text := s.do(t, "127.0.0.1", "GET", "", "/free", nil, nil)
+			if res.StatusCode != 200 || !strings.HasPrefix(text, "GET /free ") {
+				t.Errorf("status %d, the app saw %s", res.StatusCode, text)
+			}
+			noFieldsOfOurs(t, res)
+		})
+	}
+}
+
+func noFieldsOfOurs(t *testing.T, res reply) {
+	t.Helper()
+	for _, name := range []string{"RateLimit", "RateLimit-Policy", "Retry-After"} {
+		if lines := res.Header.Values(name); len(lines) > 0 {
+			t.Errorf("the client gets %s: %q", name, lines)
 		}
 	}
 }
