@@ -1,9 +1,11 @@
 package api_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"flag"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -374,5 +376,36 @@ func TestUnknownPathHint(t *testing.T) {
 		if got := h.answer(t, tt.path, order); got["status"] != 404.0 || got["hint"] != tt.hint {
 			t.Errorf("%s, %s: %v, want the hint %q", tt.section, tt.path, got, tt.hint)
 		}
+	}
+}
+
+// The log says at level debug what is wrong with a question, and repeats nothing of it.
+func TestLogRepeatsNoQuestion(t *testing.T) {
+	var log bytes.Buffer
+	s := serve(t, "identity: {attributes: {user: given}}\nlimits: {l: 1/s by user}\nroutes: {/: {limits: [l]}}\n", func(o *api.Options) {
+		o.Token = "token-of-the-server"
+		o.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	})
+	authorized := http.Header{"Authorization": {"Bearer token-of-the-server"}}
+	_, _, allowed := s.send(t, "/v1/decide", `{"method":"GET","path":"/","attributes":{"user":"s3cret"},"settle":true}`, authorized)
+	bodies := []string{
+		`{"method":"GET","path":"s3cret"}`, `{"limit":"s3cret"}`, `{"method":"GET","path":"/","ip":"s3cret"}`,
+		`{"method":"GET","path":"/","attributes":{"s3cret":"x"}}`, `{"s3cret":1}`, `{"method":"GET","path":"/s3cret?a","query":"s3cret"}`,
+		`{"method":"GET","path":"/","headers":{"s3cret":7}}`, `{"requests":[{"s3cret":1}]}`, `{"s3cret":1,"s3cret":2}`, `{"s3cret"`, `s3cret`,
+	}
+	for _, body := range bodies {
+		if status, _, _ := s.send(t, "/v1/decide", body, authorized); status != 400 {
+			t.Errorf("%s: status %d", body, status)
+		}
+	}
+	for _, body := range []string{`{"id":"s3cret"}`, fmt.Sprintf(`{"id":%q,"costs":{"s3cret":1}}`, allowed["id"]), fmt.Sprintf(`{"id":%q,"s3cret":1}`, allowed["id"])} {
+		if status, _, _ := s.send(t, "/v1/settle", body, authorized); status != 400 && status != 404 {
+			t.Errorf("%s: status %d", body, status)
+		}
+	}
+	s.send(t, "/v1/decide", "{}", http.Header{"Authorization": {"Bearer s3cret"}})
+	s.stop()
+	if strings.Contains(log.String(), "s3cret") || strings.Contains(log.String(), "token-of") || strings.Count(log.String(), "could not be answered") != len(bodies)+4 {
+		t.Error(log.String())
 	}
 }

@@ -127,6 +127,7 @@ func readCosts(d *policy.Decision, v *value) (map[string]int64, *problem) {
 	f, p := v.fields(names)
 	if p != nil {
 		p.Detail = "the decision has no limit " + p.Detail[len("there is no field "):]
+		p.fact = "the decision has no limit ..."
 		return nil, p
 	}
 	costs := map[string]int64{}

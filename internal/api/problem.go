@@ -22,10 +22,18 @@ type problem struct {
 	Hint    string `json:"hint,omitempty"`
 
 	field, value string // a field of the response
+	fact         string // Detail without what the caller has sent, for the log
 }
 
 func newProblem(status int, hint, format string, args ...any) *problem {
-	return &problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: fmt.Sprintf(format, args...), Hint: hint}
+	p := &problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: fmt.Sprintf(format, args...), Hint: hint}
+	for i, arg := range args {
+		if _, ok := arg.(quoted); ok {
+			args[i] = "..."
+		}
+	}
+	p.fact = fmt.Sprintf(format, args...)
+	return p
 }
 
 // write answers a request of that method.
@@ -72,10 +80,11 @@ func problemMethod() *problem {
 }
 
 func problemToken(sent bool) *problem {
-	p := newProblem(http.StatusUnauthorized, "send Authorization: Bearer and the token in token_file", "there is no token")
+	fact := "there is no token"
 	if sent {
-		p.Detail = "the token is not the right one"
+		fact = "the token is not the right one"
 	}
+	p := newProblem(http.StatusUnauthorized, "send Authorization: Bearer and the token in token_file", "%s", fact)
 	p.field, p.value = "WWW-Authenticate", `Bearer realm="drossel"`
 	return p
 }
@@ -93,13 +102,16 @@ func problemUnknownID(v *value) *problem {
 	return p
 }
 
+// A quoted is what a caller sent, for its answer and for no log.
+type quoted string
+
 // quote shows what a caller sent, shortened.
-func quote(s string) string {
+func quote(s string) quoted {
 	const most = 80
 	if len(s) > most {
 		s = strings.ToValidUTF8(s[:most], "") + "..."
 	}
-	return strconv.Quote(s)
+	return quoted(strconv.Quote(s))
 }
 
 // meant is a hint to the name that was meant.

@@ -158,7 +158,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request, by *rules, answer 
 	}
 	if p != nil {
 		s.log.LogAttrs(r.Context(), slog.LevelDebug, "a question could not be answered",
-			slog.String("path", r.URL.Path), slog.Int("status", p.Status), slog.String("detail", p.Detail))
+			slog.String("path", r.URL.Path), slog.Int("status", p.Status), slog.String("detail", p.fact))
 		p.write(w, r.Method)
 		return
 	}
