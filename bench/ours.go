@@ -2,11 +2,10 @@ package main
 
 import (
 	"github.com/drossel-io/drossel"
+	"github.com/drossel-io/drossel/bench/example"
 	"github.com/drossel-io/drossel/httplimit"
 	"github.com/drossel-io/drossel/identity"
 	"github.com/drossel-io/drossel/policy"
-
-	"github.com/drossel-io/drossel/bench/example"
 )
 
 func limitMiddleware() middlewareMaker {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/didip/tollbooth/v8"
-	"github.com/drossel-io/drossel"
 	"github.com/go-chi/httprate"
 	"github.com/sethvargo/go-limiter"
 	"github.com/sethvargo/go-limiter/memorystore"
@@ -17,6 +16,8 @@ import (
 	ulule "github.com/ulule/limiter/v3"
 	ululememory "github.com/ulule/limiter/v3/drivers/store/memory"
 	"golang.org/x/time/rate"
+
+	"github.com/drossel-io/drossel"
 )
 
 // window is the length of the fixed windows of peers that have them: none ends

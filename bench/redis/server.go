@@ -22,7 +22,7 @@ type server struct {
 }
 
 func startServer(ctx context.Context) (*server, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}

@@ -46,7 +46,7 @@ func npm(t *testing.T, args ...string) {
 		t.Fatal("there is no npm: make servers installs it, go test -short does without")
 	}
 	cmd := exec.CommandContext(t.Context(), path, args...)
-	cmd.Env = append(os.Environ(), "NO_COLOR=1")
+	cmd.Env = append(os.Environ(), "NO_COLOR=1") //nolint:misspell // its name
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("npm %v: %v\n%s", args, err, out)

@@ -39,22 +39,22 @@ func TestExamples(t *testing.T) {
 			url := "http://127.0.0.1:" + start(t, dir, `(?m)^listening on port (\d+)$`, env, example...).found + "/orders"
 			for _, remaining := range []string{"2", "1", "0"} {
 				res, body := order(t, url, "u_81")
-				if got := res.Header.Get("RateLimit"); res.StatusCode != 201 || body["ordered"] != true || !strings.HasPrefix(got, `"orders";r=`+remaining+";t=") {
-					t.Errorf("status %d: %v, RateLimit: %s, want %s left", res.StatusCode, body, got, remaining)
+				if got := res.header.Get("RateLimit"); res.status != 201 || body["ordered"] != true || !strings.HasPrefix(got, `"orders";r=`+remaining+";t=") {
+					t.Errorf("status %d: %v, RateLimit: %s, want %s left", res.status, body, got, remaining)
 				}
 			}
 			res, body := order(t, url, "u_81")
 			told, _ := body["error"].(map[string]any)
-			if res.StatusCode != 429 || told["code"] != "RATE_LIMITED" || res.Header.Get("Content-Type") != "application/problem+json" ||
-				!strings.HasPrefix(res.Header.Get("RateLimit"), `"orders";r=0;t=`) || res.Header.Get("Retry-After") == "" {
-				t.Errorf("status %d: %v\n%v", res.StatusCode, body, res.Header)
+			if res.status != 429 || told["code"] != "RATE_LIMITED" || res.header.Get("Content-Type") != "application/problem+json" ||
+				!strings.HasPrefix(res.header.Get("RateLimit"), `"orders";r=0;t=`) || res.header.Get("Retry-After") == "" {
+				t.Errorf("status %d: %v\n%v", res.status, body, res.header)
 			}
-			if res, _ := order(t, url, "u_82"); res.StatusCode != 201 {
-				t.Errorf("status %d for somebody else", res.StatusCode)
+			if res, _ := order(t, url, "u_82"); res.status != 201 {
+				t.Errorf("status %d for somebody else", res.status)
 			}
 			drossel.stop()
-			if res, body := order(t, url, "u_81"); res.StatusCode != 201 || res.Header.Get("RateLimit") != "" {
-				t.Errorf("status %d without Drossel: %v", res.StatusCode, body)
+			if res, body := order(t, url, "u_81"); res.status != 201 || res.header.Get("RateLimit") != "" {
+				t.Errorf("status %d without Drossel: %v", res.status, body)
 			}
 		})
 	}
@@ -188,7 +188,13 @@ func start(t *testing.T, dir, ready string, env []string, args ...string) *proce
 	}
 }
 
-func order(t *testing.T, url, user string) (*http.Response, map[string]any) {
+// A response is what came of an order.
+type response struct {
+	status int
+	header http.Header
+}
+
+func order(t *testing.T, url, user string) (response, map[string]any) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, nil)
 	if err != nil {
@@ -204,7 +210,7 @@ func order(t *testing.T, url, user string) (*http.Response, map[string]any) {
 	if err := json.NewDecoder(res.Body).Decode(&body); err != nil {
 		t.Errorf("status %d: %v", res.StatusCode, err)
 	}
-	return res, body
+	return response{res.StatusCode, res.Header}, body
 }
 
 func absolute(t *testing.T, name string) string {

@@ -2,8 +2,10 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"os"
 	"time"
@@ -11,25 +13,28 @@ import (
 	"github.com/drossel-io/drossel/httplimit"
 )
 
-// client sends a request that is denied again after the wait that the answer asks for. Its Timeout
-// is for all of that: a wait that would not fit is not begun, and the denial is returned.
-var client = &http.Client{
-	Transport: &httplimit.Transport{Tries: 4, MaxWait: time.Minute},
-	Timeout:   90 * time.Second,
+// newClient returns a client that sends a request that is denied again after the wait that the answer
+// asks for. Its Timeout is for all of that: a wait that would not fit is not begun, and the denial is
+// returned.
+func newClient() *http.Client {
+	return &http.Client{
+		Transport: &httplimit.Transport{Tries: 4, MaxWait: time.Minute},
+		Timeout:   90 * time.Second,
+	}
 }
 
 func main() {
+	client := newClient()
 	method, urls := os.Args[1], os.Args[2:]
 	for _, url := range urls {
-		if err := show(method, url); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+		if err := show(context.Background(), os.Stdout, client, method, url); err != nil {
+			log.Fatal(err)
 		}
 	}
 }
 
-func show(method, url string) error {
-	req, err := http.NewRequest(method, url, nil)
+func show(ctx context.Context, to io.Writer, client *http.Client, method, url string) error {
+	req, err := http.NewRequestWithContext(ctx, method, url, nil)
 	if err != nil {
 		return err
 	}
@@ -42,6 +47,6 @@ func show(method, url string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println(res.StatusCode, string(body))
-	return nil
+	_, err = fmt.Fprintln(to, res.StatusCode, string(body))
+	return err
 }

@@ -13,12 +13,13 @@ import (
 	"time"
 
 	"github.com/Shopify/toxiproxy/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
 	"github.com/drossel-io/drossel"
 	"github.com/drossel-io/drossel/fallback"
 	"github.com/drossel-io/drossel/redisstore"
 	"github.com/drossel-io/drossel/redisstore/redistest"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
 )
 
 func asError(err error, to **redisstore.Error) bool { return errors.As(err, to) }
