@@ -45,9 +45,11 @@ fuzz: ## run every fuzz test for FUZZTIME (20s)
 faults: ## put a real Redis into trouble, and print how long decisions and healing took
 	$(GO) -C test test -count=1 -v ./faults
 
-bench: ## measure against other rate limiters, in memory and on Redis
+bench: ## measure against other rate limiters, in memory and on Redis, and the servers against bare ones
 	$(GO) -C bench run .
 	$(GO) -C bench run ./redis
+	$(GO) -C bench run ./api
+	$(GO) -C bench run ./gateway
 
 gen: ## make the generated files again
 	$(GO) generate ./...
