@@ -16,8 +16,11 @@ import (
 	"github.com/drossel-io/drossel/policy"
 )
 
-// minToken is the shortest token, in bytes: a shorter one can be guessed.
-const minToken = 16
+// The bounds of a token, in bytes: a shorter one can be guessed, a longer one is not sent in a field.
+const (
+	minToken = 16
+	maxToken = 4 << 10
+)
 
 // A decisions is what serves the decisions section: the JSON API and forward-auth.
 type decisions struct {
@@ -93,6 +96,8 @@ func (r *reloader) readToken(p *policy.Policy) (string, error) {
 	switch {
 	case len(text) < minToken:
 		return "", &failure{text: fmt.Sprintf("%s: decisions: token_file: %s: %d bytes are too short for a token; it has at least %d", p.Name, name, len(text), minToken), hint: write}
+	case len(text) > maxToken:
+		return "", &failure{text: fmt.Sprintf("%s: decisions: token_file: %s: %d bytes are too long for a token; it has at most %d", p.Name, name, len(text), maxToken), hint: write}
 	case bytes.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c > '~' }):
 		return "", &failure{text: fmt.Sprintf("%s: decisions: token_file: %s: a token is one line of visible ASCII characters", p.Name, name), hint: write}
 	}

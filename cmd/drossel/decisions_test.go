@@ -223,6 +223,7 @@ func TestServeDecisionsRefuses(t *testing.T) {
 	for _, tt := range []struct{ section, token, want string }{
 		{`{listen: "127.0.0.1:0", token_file: tokn}`, "", `policy.yaml: decisions: token_file: tokn: no such file or directory$`},
 		{`{listen: "127.0.0.1:0", token_file: token}`, "short", `token_file: token: 5 bytes are too short for a token; it has at least 16$`},
+		{`{listen: "127.0.0.1:0", token_file: token}`, strings.Repeat("x", 5000), `token_file: token: 5000 bytes are too long for a token; it has at most 4096$`},
 		{`{listen: "127.0.0.1:0", token_file: token}`, "two lines of text\nand one more", `token_file: token: a token is one line of visible ASCII characters$`},
 		{`{listen: "127.0.0.1:0", tls: {cert: token, key: token}}`, "no certificate at all", `decisions: tls: tls: failed to find any PEM data in certificate input$`},
 		{`{listen: ":0"}`, "", `:0 is reachable from elsewhere and has no token_file$`},

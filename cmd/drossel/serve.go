@@ -395,6 +395,11 @@ func listenError(err error, section, where string) error {
 	switch _, unknown := errors.AsType[*net.DNSError](err); {
 	case errors.Is(err, syscall.EADDRINUSE):
 		fact, hint = "somebody else listens there", "stop that, or "+change
+		if path, ok := strings.CutPrefix(where, "unix:"); ok && !isSocket(path) {
+			fact, hint = "there is something that is no socket", "take it away, or "+change
+		}
+	case strings.HasPrefix(where, "unix:") && errors.Is(err, syscall.EINVAL):
+		fact, hint = "the path is too long for a socket, which has about a hundred bytes", change
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		fact, hint = "this machine has no such address", change+`; listen: ":8080" takes all addresses of this machine`
 	case unknown:
@@ -409,6 +414,9 @@ func listenError(err error, section, where string) error {
 
 // abandoned reports whether nobody answers on a unix socket: what is left of a process that was killed.
 func abandoned(ctx context.Context, path string) bool {
+	if !isSocket(path) {
+		return false // nobody answers on a file of somebody's either
+	}
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", path)
 	if err != nil {
@@ -416,6 +424,12 @@ func abandoned(ctx context.Context, path string) bool {
 	}
 	_ = conn.Close()
 	return false
+}
+
+// isSocket reports whether there is a socket at a path, and no link to one.
+func isSocket(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode()&fs.ModeSocket != 0
 }
 
 // scheme is that of the gateway's own URLs.

@@ -205,6 +205,29 @@ routes: {/: deny}
 	s.until(t, "^stopped: done$")
 }
 
+// What is at the place of a socket and is none belongs to somebody.
+func TestServeTakesNothingAwayForASocket(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	if err := errors.Join(os.WriteFile(at("file"), []byte("precious"), 0o600), os.Mkdir(at("folder"), 0o700), os.Symlink(at("file"), at("link"))); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"file", "folder", "link"} {
+		before, err := os.Lstat(at(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := serve(t, "gateway: {listen: \"unix:"+at(name)+"\", upstream: \"http://127.0.0.1:1\"}\nroutes: {/: deny}\n")
+		s.until(t, "^drossel: listen on unix:.*: there is something that is no socket$")
+		s.until(t, "^hint: take it away, or change listen in the gateway section$")
+		if after, err := os.Lstat(at(name)); err != nil || !os.SameFile(before, after) {
+			t.Errorf("%s is gone: %v", name, err)
+		}
+	}
+	long := serve(t, "gateway: {listen: \"unix:"+at(strings.Repeat("x", 120))+"\", upstream: \"http://127.0.0.1:1\"}\nroutes: {/: deny}\n")
+	long.until(t, "^drossel: listen on unix:.*: the path is too long for a socket, which has about a hundred bytes$")
+}
+
 func TestServeWantsSomething(t *testing.T) {
 	s := serve(t, "routes: {/: deny}\n")
 	s.until(t, `policy.yaml: no gateway and no decisions section, so there is nothing to serve$`)
