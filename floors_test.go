@@ -31,6 +31,7 @@ type house struct {
 // Files with tests may import what they like.
 var houses = map[string]house{
 	"internal/algo":     {floor: 0, std: []string{"cmp", "math", "math/bits", "slices"}},
+	"internal/http1":    {floor: 0},
 	"internal/keyid":    {floor: 0, std: []string{"crypto", "encoding", "hash", "sync"}},
 	"internal/nearest":  {floor: 0, std: []string{}},
 	"internal/redact":   {floor: 0, std: []string{"log", "log/slog", "regexp", "strings"}},

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/drossel-io/drossel/httplimit"
+	"github.com/drossel-io/drossel/internal/http1"
 	"github.com/drossel-io/drossel/internal/redact"
 	"github.com/drossel-io/drossel/policy"
 )
@@ -198,7 +199,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	var running sync.WaitGroup
-	server := &http.Server{
+	server := http1.New(&http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			running.Add(1)
 			defer running.Done()
@@ -210,7 +211,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		DisableGeneralOptionsHandler: true,
 		BaseContext:                  func(net.Listener) context.Context { return base },
 		ErrorLog:                     redact.Logger(s.log.Handler(), slog.LevelDebug),
-	}
+	}, smallBody, writeTimeout)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 	var err error
@@ -228,7 +229,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 }
 
 // shutDown lets requests end, for a time.
-func (s *Server) shutDown(ctx context.Context, server *http.Server) {
+func (s *Server) shutDown(ctx context.Context, server *http1.Server) {
 	ctx, cancel := context.WithTimeout(ctx, s.drain)
 	defer cancel()
 	if err := server.Shutdown(ctx); errors.Is(err, context.DeadlineExceeded) {

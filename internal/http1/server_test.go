@@ -1,0 +1,576 @@
+package http1_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/drossel-io/drossel/internal/http1"
+)
+
+const (
+	readTimeout  = 10 * time.Second
+	idleTimeout  = 5 * time.Minute
+	writeTimeout = 20 * time.Second
+	longest      = 1000
+)
+
+// echo answers with all that it can see of a request.
+func echo(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s %s %s host %q from %s length %d close %t encoding %q body %q error %v\n", r.Method, r.RequestURI, r.Proto, r.Host, r.RemoteAddr, r.ContentLength, r.Close, r.TransferEncoding, body, err)
+	fmt.Fprintf(&b, "path %q %q query %q\n", r.URL.Path, r.URL.EscapedPath(), r.URL.RawQuery)
+	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
+		fmt.Fprintf(&b, "%q %q\n", name, r.Header[name])
+	}
+	w.Header().Set("Content-Type", "text/plain")
+	w.Header().Set("B", "two\r\nlines")
+	w.Header()["A"] = []string{"1", "2"}
+	w.Header().Set("Content-Length", fmt.Sprint(b.Len()))
+	w.WriteHeader(http.StatusTeapot)
+	_, _ = w.Write(b.Bytes())
+}
+
+// A hall is a listener of connections in memory.
+type hall struct {
+	conns chan net.Conn
+	once  sync.Once
+	done  chan struct{}
+}
+
+func newHall() *hall { return &hall{conns: make(chan net.Conn), done: make(chan struct{})} }
+
+func (h *hall) Accept() (net.Conn, error) {
+	select {
+	case c := <-h.conns:
+		return c, nil
+	case <-h.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (h *hall) Close() error {
+	h.once.Do(func() { close(h.done) })
+	return nil
+}
+
+func (h *hall) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 80} }
+
+// A script is a connection whose client sends parts, each in a packet of its own, and
+// then closes its half.
+type script struct {
+	mu     sync.Mutex
+	parts  [][]byte
+	got    bytes.Buffer
+	closed chan struct{}
+}
+
+func (s *script) Read(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.parts) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, s.parts[0])
+	if s.parts[0] = s.parts[0][n:]; len(s.parts[0]) == 0 {
+		s.parts = s.parts[1:]
+	}
+	return n, nil
+}
+
+func (s *script) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.got.Write(p)
+}
+
+func (s *script) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.closed:
+	default:
+		close(s.closed)
+	}
+	return nil
+}
+
+func (s *script) LocalAddr() net.Addr              { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 80} }
+func (s *script) RemoteAddr() net.Addr             { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 2), Port: 5000} }
+func (s *script) SetDeadline(time.Time) error      { return nil }
+func (s *script) SetReadDeadline(time.Time) error  { return nil }
+func (s *script) SetWriteDeadline(time.Time) error { return nil }
+
+// A doer is a server of this package, or one of package net/http.
+type doer interface {
+	Serve(l net.Listener) error
+	Close() error
+}
+
+func plainServer(h http.HandlerFunc) *http.Server {
+	return &http.Server{
+		Handler: h, ReadTimeout: readTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 16 << 10,
+		DisableGeneralOptionsHandler: true, ErrorLog: log.New(io.Discard, "", 0),
+	}
+}
+
+func newServer(h http.HandlerFunc) *http1.Server {
+	return http1.New(plainServer(h), longest, writeTimeout)
+}
+
+// perform returns what a client gets that sends parts.
+func perform(s doer, parts ...string) string {
+	c := &script{closed: make(chan struct{})}
+	for _, p := range parts {
+		if p != "" {
+			c.parts = append(c.parts, []byte(p))
+		}
+	}
+	l := newHall()
+	go func() { _ = s.Serve(l) }()
+	l.conns <- c
+	<-c.closed
+	_ = s.Close()
+	return c.got.String()
+}
+
+// answers tells answers apart by what a client sees of them: not by their date, nor by
+// the order of fields.
+func answers(t *testing.T, request, text string) string {
+	t.Helper()
+	var b strings.Builder
+	method, _, _ := strings.Cut(request, " ")
+	for r := bufio.NewReader(strings.NewReader(text)); ; {
+		if _, err := r.Peek(1); err != nil {
+			return b.String()
+		}
+		res, err := http.ReadResponse(r, &http.Request{Method: method})
+		if err != nil {
+			fmt.Fprintf(&b, "error %v\n", err)
+			return b.String()
+		}
+		body, err := io.ReadAll(res.Body)
+		if res.Header.Get("Date") == "" && res.StatusCode == http.StatusTeapot {
+			t.Error("an answer has no date")
+		}
+		res.Header.Del("Date")
+		fmt.Fprintf(&b, "%s length %d close %t header %v body %s error %v\n", res.Status, res.ContentLength, res.Close, res.Header, body, err)
+		// What follows a request that cannot be read is not one.
+		if res.StatusCode != http.StatusTeapot {
+			return b.String()
+		}
+	}
+}
+
+// same fails unless both servers answer alike.
+func same(t *testing.T, parts ...string) string {
+	t.Helper()
+	request := strings.Join(parts, "")
+	var got, want string
+	synctest.Test(t, func(*testing.T) { got = perform(newServer(echo), parts...) })
+	synctest.Test(t, func(*testing.T) { want = perform(plainServer(echo), parts...) })
+	got, want = answers(t, request, got), answers(t, request, want)
+	if got != want {
+		t.Errorf("%q is answered\n%s\nand by package net/http\n%s", parts, got, want)
+	}
+	return got
+}
+
+const (
+	get  = "GET /v1/check/nginx?a=b&c=%20 HTTP/1.1\r\nHost: drossel:80\r\nX-Original-Uri: /a\r\nx-original-URI:\t/b \r\nAccept:*/*\r\n\r\n"
+	post = "POST /v1/decide HTTP/1.1\r\nHost: drossel\r\nContent-Length: 12\r\nContent-Type: application/json\r\n\r\n{\"limit\":1}\n"
+)
+
+// requests are ones that are served here, and strange ones.
+func requests() []string {
+	long := strings.Repeat("x", 3000)
+	return []string{
+		get,
+		post,
+		get + post + post + get,
+		strings.Replace(get, "GET", "HEAD", 1),
+		strings.Replace(get, "GET", "PURGE", 1),
+		strings.Replace(get, "\r\n\r\n", "\r\nConnection: close\r\n\r\n", 1) + post,
+		strings.Replace(get, "\r\n\r\n", "\r\nConnection: Keep-Alive\r\n\r\n", 1) + post,
+		strings.Replace(get, "\r\n\r\n", "\r\nConnection: keep-alive, x\r\nX: y\r\n\r\n", 1) + post,
+		strings.Replace(get, "\r\n\r\n", "\r\nCookie: "+long+"\r\nCookie: "+long+"\r\n\r\n", 1) + get,
+		strings.Replace(get, "\r\n\r\n", "\r\nCookie: "+strings.Repeat(long, 12)+"\r\n\r\n", 1),
+		strings.Replace(get, "\r\n\r\n", strings.Repeat("\r\nA: b", 50)+"\r\n\r\n", 1) + get,
+		strings.Replace(get, "\r\n", "\n", -1),
+		strings.Replace(get, "/nginx", "/nginx/\x00", 1),
+		strings.Replace(get, "/nginx", "/ng inx", 1),
+		strings.Replace(get, "/nginx", "/%zz", 1),
+		strings.Replace(get, "/nginx", "/\xff", 1),
+		strings.Replace(get, "/v1/check", "http://other/v1", 1),
+		strings.Replace(get, "/v1/check", "//v1//check", 1),
+		strings.Replace(get, "GET /v1/check/nginx?a=b&c=%20", "OPTIONS *", 1),
+		strings.Replace(get, "GET /v1/check/nginx?a=b&c=%20", "CONNECT a:1", 1),
+		strings.Replace(get, "1.1", "1.0", 1),
+		strings.Replace(get, "1.1", "2.0", 1),
+		strings.Replace(get, "Host: drossel:80\r\n", "", 1),
+		strings.Replace(get, "Host: drossel:80\r\n", "Host:\r\n", 1),
+		strings.Replace(get, "Host: drossel:80\r\n", "Host: a\r\nHost: a\r\n", 1),
+		strings.Replace(get, "Host: drossel:80\r\n", "Host: a b\r\n", 1),
+		strings.Replace(get, "Host: drossel:80\r\n", "Host: a/b\r\n", 1),
+		strings.Replace(get, "Accept:", "Accept :", 1),
+		strings.Replace(get, "Accept:", " Accept:", 1),
+		strings.Replace(get, "Accept:*/*", "Accept", 1),
+		strings.Replace(get, "Accept:", ":", 1),
+		strings.Replace(get, "*/*", "*\x01*", 1),
+		strings.Replace(get, "*/*", "*\xff\x80*", 1),
+		strings.Replace(get, "*/*", "*\r*", 1),
+		strings.Replace(get, "Accept:*/*", "Pragma: no-cache", 1),
+		strings.Replace(get, "Accept:*/*", "Expect: 100-continue", 1),
+		strings.Replace(get, "Accept:*/*", "Trailer: x", 1),
+		strings.Replace(get, "Accept:*/*", "Upgrade: h2c\r\nConnection: Upgrade", 1),
+		strings.Replace(post, "Content-Length", "content-length", 1),
+		strings.Replace(post, "12", "0012", 1),
+		strings.Replace(post, "12", "+12", 1),
+		strings.Replace(post, "12", "", 1),
+		strings.Replace(post, "12", "0", 1),
+		strings.Replace(post, "12", "13", 1),
+		strings.Replace(post, "12", "99999999999999999999", 1),
+		strings.Replace(post, "12", "12\r\nContent-Length: 12", 1),
+		strings.Replace(post, "12", "12\r\nContent-Length: 13", 1),
+		strings.Replace(post, "Content-Length: 12", "Transfer-Encoding: chunked", 1),
+		"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n" + get,
+		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n" + get,
+		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3000\r\n\r\n" + long + get,
+		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+		"\r\n" + get,
+		"GARBAGE\r\n\r\n",
+		"\x16\x03\x01\x02",
+		"",
+	}
+}
+
+// Whoever serves a request, it is answered alike, however it comes in pieces.
+func TestLikeNetHTTP(t *testing.T) {
+	for _, r := range requests() {
+		whole := same(t, r)
+		step := 1 + len(r)/100
+		for at := 1; at < len(r); at += step {
+			if pieces := same(t, r[:at], r[at:]); pieces != whole {
+				t.Errorf("%q is answered\n%s\nand in pieces of %d and %d bytes\n%s", r, whole, at, len(r)-at, pieces)
+			}
+		}
+	}
+}
+
+func FuzzLikeNetHTTP(f *testing.F) {
+	for _, r := range requests() {
+		f.Add([]byte(r), uint16(len(r)/2))
+	}
+	f.Fuzz(func(t *testing.T, request []byte, at uint16) {
+		if bytes.Contains(request, []byte("HEAD")) && !bytes.HasPrefix(request, []byte("HEAD")) {
+			return // answers does not know which answer has no body
+		}
+		if len(request) < 4 {
+			return // package net/http answers that only if it is the first request
+		}
+		n := min(int(at), len(request))
+		same(t, string(request[:n]), string(request[n:]))
+	})
+}
+
+// A pair is a server and the other end of a connection.
+type pair struct {
+	net.Conn
+
+	server *http1.Server
+	read   *bufio.Reader
+}
+
+func connect(t *testing.T, s *http1.Server) *pair {
+	t.Helper()
+	l := newHall()
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	ours, theirs := net.Pipe()
+	l.conns <- theirs
+	t.Cleanup(func() {
+		_ = s.Close()
+		_ = ours.Close()
+		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+			t.Errorf("Serve returns %v", err)
+		}
+	})
+	return &pair{ours, s, bufio.NewReader(ours)}
+}
+
+func (p *pair) send(t *testing.T, text string) {
+	t.Helper()
+	if text == "" {
+		return // net.Pipe would send nothing at all
+	}
+	if _, err := io.WriteString(p, text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (p *pair) status(t *testing.T) (status int, last bool) {
+	t.Helper()
+	res, err := http.ReadResponse(p.read, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, res.Body)
+	return res.StatusCode, res.Close
+}
+
+// end reports how long it takes until the connection is closed.
+func (p *pair) end(t *testing.T) time.Duration {
+	t.Helper()
+	start := time.Now()
+	if b, err := p.read.ReadByte(); err == nil {
+		t.Fatalf("there is %q", b)
+	}
+	return time.Since(start)
+}
+
+// Clients that are slow, or say nothing, have so much time and no more.
+func TestTimes(t *testing.T) {
+	for _, tt := range []struct {
+		name, sent string
+		from, to   time.Duration
+	}{
+		{"nothing", "", idleTimeout - idleTimeout/10, idleTimeout},
+		{"half a head", get[:20], readTimeout, readTimeout},
+		{"half a body", post[:len(post)-3], readTimeout, readTimeout},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := connect(t, newServer(echo))
+			p.send(t, get) // the first one may be another case than those that follow
+			if status, _ := p.status(t); status != http.StatusTeapot {
+				t.Errorf("%s: status %d", tt.name, status)
+			}
+			p.send(t, tt.sent)
+			if d := p.end(t); d < tt.from || d > tt.to {
+				t.Errorf("%s: closed after %v, want %v to %v", tt.name, d, tt.from, tt.to)
+			}
+		})
+	}
+}
+
+// A request that comes long after the last one has its time too.
+func TestIdleThenSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := connect(t, newServer(echo))
+		for range 5 {
+			time.Sleep(idleTimeout - idleTimeout/10 - time.Second)
+			p.send(t, post[:30])
+			time.Sleep(readTimeout - time.Second)
+			p.send(t, post[30:])
+			if status, last := p.status(t); status != http.StatusTeapot || last {
+				t.Fatalf("status %d, last %t", status, last)
+			}
+		}
+	})
+}
+
+// A client that does not read its answer is cut off.
+func TestUnread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := connect(t, newServer(echo))
+		p.send(t, get)
+		start := time.Now()
+		time.Sleep(writeTimeout + time.Second)
+		p.end(t)
+		if _, err := io.WriteString(p, get); err == nil {
+			t.Errorf("open after %v", time.Since(start))
+		}
+	})
+}
+
+// The context of a request ends when its client is gone, for those who wait for it.
+func TestClientGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gone := make(chan time.Duration, 1)
+		p := connect(t, newServer(func(_ http.ResponseWriter, r *http.Request) {
+			start := time.Now()
+			ctx, cancel := context.WithTimeout(r.Context(), time.Hour)
+			defer cancel()
+			<-ctx.Done()
+			gone <- time.Since(start)
+		}))
+		p.send(t, get)
+		time.Sleep(2 * idleTimeout) // longer than any deadline
+		_ = p.Close()
+		if d := <-gone; d != 2*idleTimeout {
+			t.Errorf("the context ended after %v", d)
+		}
+	})
+}
+
+// What a client sends while it waits for an answer is not lost, and ends nothing.
+func TestNextIsEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := connect(t, newServer(func(w http.ResponseWriter, r *http.Request) {
+			select {
+			case <-r.Context().Done():
+			case <-time.After(time.Minute):
+			}
+			echo(w, r)
+		}))
+		p.send(t, post)
+		time.Sleep(time.Second)
+		go func() { _, _ = io.WriteString(p, get+post) }()
+		for i := range 3 {
+			if status, last := p.status(t); status != http.StatusTeapot || last {
+				t.Errorf("%d: status %d, last %t", i, status, last)
+			}
+		}
+	})
+}
+
+// Shutdown closes what is idle at once, lets requests end, and a connection that was
+// just accepted may still ask.
+func TestShutdown(t *testing.T) {
+	for _, tt := range []struct {
+		name          string
+		before, after string // Shutdown
+		want          int
+		within        time.Duration
+	}{
+		{"idle", post, "", http.StatusTeapot, 0},
+		{"a request is half there", post + post[:len(post)-1], post[len(post)-1:], http.StatusTeapot, time.Second},
+		{"new", "", post, http.StatusTeapot, time.Second},
+		{"new and silent", "", "", 0, 5 * time.Second},
+		{"one of the rest", strings.Replace(get, "Accept:", "Pragma: x\r\nAccept:", 1), "", http.StatusTeapot, time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServer(echo)
+			p := connect(t, s)
+			p.send(t, tt.before)
+			if tt.before != "" {
+				if status, last := p.status(t); status != tt.want || last {
+					t.Errorf("%s: status %d, last %t", tt.name, status, last)
+				}
+			}
+			synctest.Wait()
+			stopped := make(chan error, 1)
+			start := time.Now()
+			go func() { stopped <- s.Shutdown(t.Context()) }()
+			synctest.Wait()
+			if tt.after != "" {
+				p.send(t, tt.after)
+				if status, last := p.status(t); status != tt.want || !last {
+					t.Errorf("%s: after it status %d, last %t", tt.name, status, last)
+				}
+			}
+			p.end(t)
+			if err := <-stopped; err != nil || time.Since(start) > tt.within {
+				t.Errorf("%s: Shutdown returns %v after %v", tt.name, err, time.Since(start))
+			}
+		})
+	}
+}
+
+// Shutdown waits for a handler as long as it may, and Close does not.
+func TestShutdownEndsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		s := newServer(func(_ http.ResponseWriter, _ *http.Request) { <-release })
+		p := connect(t, s)
+		p.send(t, get)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		start := time.Now()
+		if err := s.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Minute {
+			t.Errorf("Shutdown returns %v after %v", err, time.Since(start))
+		}
+		_ = s.Close()
+		p.end(t)
+		close(release)
+	})
+}
+
+// A handler that panics ends its connection, is in the log, and harms no other.
+func TestPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines bytes.Buffer
+		plain := plainServer(func(_ http.ResponseWriter, _ *http.Request) { panic("no reason") })
+		plain.ErrorLog = log.New(&lines, "", 0)
+		p := connect(t, http1.New(plain, longest, writeTimeout))
+		p.send(t, get)
+		p.end(t)
+		synctest.Wait()
+		if !strings.Contains(lines.String(), "no reason") || !strings.Contains(lines.String(), "TestPanic") {
+			t.Errorf("the log is %s", &lines)
+		}
+	})
+}
+
+// Requests that are like those before them cost nothing.
+func TestAllocations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := connect(t, newServer(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+		answer, request := make([]byte, 200), []byte(strings.Replace(get, "x-original", "x-other", 1))
+		n := testing.AllocsPerRun(100, func() {
+			if _, err := p.Write(request); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := p.Read(answer); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if n > 0 {
+			t.Errorf("%v allocations", n)
+		}
+	})
+}
+
+// An accept that fails because there are too many files is tried again.
+func TestAcceptAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &flaky{hall: newHall(), fails: 5}
+		s := newServer(echo)
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(l) }()
+		c := &script{parts: [][]byte{[]byte(get)}, closed: make(chan struct{})}
+		l.conns <- c
+		<-c.closed
+		if !strings.HasPrefix(c.got.String(), "HTTP/1.1 418 ") {
+			t.Errorf("answered %q", c.got.String())
+		}
+		_ = s.Close()
+		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+			t.Errorf("Serve returns %v", err)
+		}
+	})
+}
+
+// A flaky listener fails at first.
+type flaky struct {
+	*hall
+
+	fails int
+}
+
+func (f *flaky) Accept() (net.Conn, error) {
+	if f.fails > 0 {
+		f.fails--
+		return nil, &net.OpError{Op: "accept", Err: temporary{}}
+	}
+	return f.hall.Accept()
+}
+
+type temporary struct{}
+
+func (temporary) Error() string   { return "too many open files" }
+func (temporary) Timeout() bool   { return false }
+func (temporary) Temporary() bool { return true }
