@@ -83,8 +83,11 @@ func (c *conn) read() verdict {
 	c.state.Store(stateBusy)
 	var end time.Time // of the request, once it is known that there is some of it left
 	for {
-		if v := c.request.parse(c.buf[:c.n]); v != more {
-			return v
+		// As package net/http has it, fewer bytes than any request has are none.
+		if c.n >= 4 {
+			if v := c.request.parse(c.buf[:c.n]); v != more {
+				return v
+			}
 		}
 		if end.IsZero() {
 			end = time.Now().Add(c.server.rest.ReadTimeout)
@@ -95,18 +98,15 @@ func (c *conn) read() verdict {
 		}
 		n, err := c.Read(c.buf[c.n:])
 		c.n += n
-		if n > 0 || err == nil {
-			continue
-		}
+		late := errors.Is(err, os.ErrDeadlineExceeded)
 		switch {
-		case !errors.Is(err, os.ErrDeadlineExceeded) && c.n >= 4: // as package net/http counts
-			return foreign // which says that something is missing
-		case !errors.Is(err, os.ErrDeadlineExceeded):
-			return more
-		case !time.Now().Before(end):
+		case n > 0 || err == nil:
+		case late && time.Now().Before(end):
+			c.setRead(end) // it was hurried as if it were idle
+		case late || c.n < 4:
 			return more
 		default:
-			c.setRead(end) // it was hurried as if it were idle
+			return foreign // which says that something is missing
 		}
 	}
 }
