@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
-	"sync"
 	"time"
 
 	"github.com/drossel-io/drossel/internal/redact"
@@ -29,12 +28,12 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	// Requests outlive ctx; this one ends them, upgraded connections too.
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
-	var running sync.WaitGroup
+	var running underway
 	settings := &g.rules.Load().settings
 	server := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			running.Add(1)
-			defer running.Done()
+			running.begin()
+			defer running.end()
 			defer g.panicked()
 			g.ServeHTTP(w, r)
 		}),
@@ -61,7 +60,7 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 		<-served
 	}
 	cut()
-	running.Wait()
+	<-running.none()
 	g.rules.Load().transports.closeIdle()
 	return err
 }
@@ -82,18 +81,13 @@ func (g *Gateway) panicked() {
 
 // shutDown lets requests end, for a time: those of upgraded connections too, which
 // package net/http does not know any more.
-func (g *Gateway) shutDown(ctx context.Context, server *http.Server, running *sync.WaitGroup) {
+func (g *Gateway) shutDown(ctx context.Context, server *http.Server, running *underway) {
 	drain := g.rules.Load().settings.Drain
 	ctx, cancel := context.WithTimeout(ctx, drain)
 	defer cancel()
 	err := server.Shutdown(ctx)
-	ended := make(chan struct{})
-	go func() {
-		running.Wait()
-		close(ended)
-	}()
 	select {
-	case <-ended:
+	case <-running.none():
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
