@@ -23,7 +23,7 @@ func TestServeMetrics(t *testing.T) {
 	}))
 	defer upstream.Close()
 	s := serve(t, `
-gateway: {listen: "127.0.0.1:0", upstream: "`+upstream.URL+`"}
+gateway: {listen: "127.0.0.1:0", max_connections: 9, upstream: "`+upstream.URL+`"}
 metrics: {listen: "127.0.0.1:0"}
 limits: {few: 2/h by ip}
 routes: {/: {limits: [few]}, /slow: unlimited}
@@ -56,6 +56,7 @@ routes: {/: {limits: [few]}, /slow: unlimited}
 	for _, want := range []string{
 		`drossel_checks_total{limit="few",outcome="allowed"} 2`, `drossel_checks_total{limit="few",outcome="denied"} 1`,
 		`drossel_policy_info{fingerprint="`, "drossel_memory_keys 1",
+		"drossel_gateway_connections 1\n", "drossel_gateway_max_connections 9\n", "drossel_gateway_connections_full_total 0\n",
 	} {
 		if !strings.Contains(scraped, "\n"+want) {
 			t.Errorf("no %s in\n%s", want, scraped)

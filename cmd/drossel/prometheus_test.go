@@ -163,7 +163,7 @@ func TestPrometheusScrapes(t *testing.T) {
 	var out console
 	path := filepath.Join(t.TempDir(), "policy.yaml")
 	write(t, path, `
-gateway: {listen: "127.0.0.1:0", upstream: "`+upstream.URL+`"}
+gateway: {listen: "127.0.0.1:0", max_connections: 100, upstream: "`+upstream.URL+`"}
 metrics: {listen: "127.0.0.1:0"}
 limits: {few: 3/h by ip, tried: {rate: 1/h, by: ip, mode: shadow, shadow_until: 2099-12-15}}
 classes: {public: {limits: [few, tried]}}

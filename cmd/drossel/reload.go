@@ -131,6 +131,7 @@ func (r *reloader) compose(parsed *policy.Policy, secret []byte) (err error) {
 		if r.gate, err = gateway.New(gateway.Options{Limiter: r.limiter, Folder: filepath.Dir(r.path), Log: r.log}); err != nil {
 			return err
 		}
+		r.telemetry.ShowConnections(func() telemetry.Connections { return telemetry.Connections(r.gate.Connections()) })
 	}
 	r.decisions, err = r.newDecisions(r.limiter)
 	return err

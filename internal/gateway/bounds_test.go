@@ -178,6 +178,9 @@ func TestMaxConnections(t *testing.T) {
 	if _, err := third.Read(make([]byte, 1)); err == nil {
 		t.Error("a third connection is served")
 	}
+	if got, want := s.gateway.Connections(), (gateway.Connections{Open: 2, Max: 2, Full: 1}); got != want {
+		t.Errorf("%+v while a third waits, want %+v", got, want)
+	}
 	_ = third.SetReadDeadline(time.Time{})
 	_ = first.Close()
 	answered(third)
@@ -195,6 +198,40 @@ func TestMaxConnections(t *testing.T) {
 	_, _, _ = fifth.Close(), sixth.Close(), seventh.Close()
 	s.close()
 	waitGoroutines(t, before)
+	if open := s.gateway.Connections().Open; open != 0 {
+		t.Errorf("%d connections are open at the end", open)
+	}
+}
+
+// Connections are counted too if any number of them may be open, and also if they end without a request.
+func TestConnections(t *testing.T) {
+	s := overTCP(t, gateway.Options{Limiter: parsePolicy(t, gatewayPolicy(""), nil)}, hello)
+	counted := func(open int) {
+		t.Helper()
+		for want, deadline := (gateway.Connections{Open: open}), time.Now().Add(patience); ; runtime.Gosched() {
+			got := s.gateway.Connections()
+			if got == want {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%+v, want %+v", got, want)
+			}
+		}
+	}
+	counted(0)
+	var conns []net.Conn
+	for i := range 3 {
+		conn, err := net.Dial("tcp", s.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, conn)
+		counted(i + 1)
+	}
+	_, _ = conns[0].Close(), conns[1].Close()
+	counted(1)
+	_ = conns[2].Close()
+	counted(0)
 }
 
 // At its end the gateway lets streams and upgraded connections run on, for as long as

@@ -58,14 +58,14 @@ type Gateway struct {
 	tls          bool // clients speak TLS
 	certificates certificates
 
-	buffers   buffers
-	exchanges sync.Pool // of *exchange
+	connections places
+	buffers     buffers
+	exchanges   sync.Pool // of *exchange
 
 	log     *slog.Logger
 	outage  outage
 	proxy   proxyWatch
 	strange notice // connections that do not begin as they should
-	full    notice // connections that wait
 }
 
 // Rules are what of a gateway depends on its policy. They do not change: a request
@@ -146,6 +146,7 @@ func New(o Options) (*Gateway, error) {
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
 	}
+	g.connections.bound(first.settings.MaxConnections)
 	g.certificates.folder = o.Folder
 	if g.tls = first.settings.TLS != nil; g.tls {
 		if _, err := g.certificates.load(first.settings.TLS); err != nil {

@@ -36,7 +36,7 @@ type headConn struct {
 	tls     *handshake    // nil if there is none
 	longest int           // see longestHead
 	stall   time.Duration // for the client to read on
-	release func()        // gives the connection's place to another one; nil if it has none
+	release func()        // gives the connection's place to another one
 
 	mu     sync.Mutex // guards last: package net/http reads on while a handler runs
 	last   []byte
@@ -164,9 +164,7 @@ func (c *headConn) CloseWrite() error {
 // Close implements net.Conn.
 func (c *headConn) Close() error {
 	err := c.Conn.Close()
-	if c.release != nil {
-		c.release()
-	}
+	c.release()
 	return err
 }
 

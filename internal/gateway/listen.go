@@ -23,8 +23,7 @@ type front struct {
 
 	gateway *Gateway
 	proxied bool
-	tls     *tls.Config   // nil if clients speak without
-	places  chan struct{} // one for each connection that is open; nil if there may be any
+	tls     *tls.Config // nil if clients speak without
 	longest int
 	stall   time.Duration
 
@@ -37,9 +36,6 @@ func (g *Gateway) front(l net.Listener, s *policy.Gateway) *front {
 		Listener: l, gateway: g, proxied: s.ProxyProtocol, longest: longestHead(s.MaxHeader), stall: s.Timeouts.Stall,
 		closed: make(chan struct{}),
 	}
-	if s.MaxConnections > 0 {
-		f.places = make(chan struct{}, s.MaxConnections)
-	}
 	if g.tls {
 		f.tls = g.certificates.config()
 	}
@@ -49,13 +45,14 @@ func (g *Gateway) front(l net.Listener, s *policy.Gateway) *front {
 // Accept implements net.Listener. As long as there is no place, connections wait where
 // the system keeps them.
 func (f *front) Accept() (net.Conn, error) {
-	if !f.place() {
+	places := &f.gateway.connections
+	if !places.reserve(f.gateway.log, f.closed) {
 		return nil, net.ErrClosed
 	}
 	for {
 		conn, err := f.Listener.Accept()
 		if err != nil {
-			f.leave()
+			places.giveUp()
 			return nil, err
 		}
 		c := &headConn{Conn: conn, gateway: f.gateway, longest: f.longest, stall: f.stall}
@@ -67,9 +64,7 @@ func (f *front) Accept() (net.Conn, error) {
 			secure := tls.Server(c.Conn, f.tls)
 			c.Conn, c.tls = secure, &handshake{conn: secure}
 		}
-		if f.places != nil {
-			c.release = sync.OnceFunc(f.leave)
-		}
+		c.release = places.opened()
 		return c, nil
 	}
 }
@@ -78,31 +73,6 @@ func (f *front) Accept() (net.Conn, error) {
 func (f *front) Close() error {
 	f.once.Do(func() { close(f.closed) })
 	return f.Listener.Close()
-}
-
-// place waits for a place; false if the front is closed.
-func (f *front) place() bool {
-	if f.places == nil {
-		return true
-	}
-	select {
-	case f.places <- struct{}{}:
-		return true
-	default:
-	}
-	f.gateway.full.say(f.gateway.log, "max_connections are open: new clients wait until one ends", slog.Int("max_connections", cap(f.places)))
-	select {
-	case f.places <- struct{}{}:
-		return true
-	case <-f.closed:
-		return false
-	}
-}
-
-func (f *front) leave() {
-	if f.places != nil {
-		<-f.places
-	}
 }
 
 // A proxied connection begins with its client's address, in the PROXY protocol.

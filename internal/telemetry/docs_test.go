@@ -119,6 +119,7 @@ func TestDocsNameEveryMetric(t *testing.T) {
 	memory := drossel.NewMemory(nil)
 	tel := telemetry.New(&telemetry.Options{Memory: memory, Fallback: fallback.New(memory, nil)})
 	tel.InForce(limiter(t, tel, counted, nil).Policy())
+	tel.ShowConnections(func() telemetry.Connections { return telemetry.Connections{Max: 1} })
 	exported := map[string]string{}
 	for name, family := range scrape(t, tel) {
 		if !strings.HasPrefix(name, "drossel_") {

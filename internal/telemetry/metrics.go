@@ -49,7 +49,7 @@ func newMetrics(memory *drossel.Memory, store *fallback.Store) *metrics {
 		}, []string{"kind"}),
 		reload: &reload{},
 	}
-	kinds := []string{kindTimeout, kindCanceled, kindOther}
+	kinds := []string{kindTimeout, kindCanceled, OtherKind}
 	if m.told = store != nil; m.told {
 		kinds = StoreKinds()
 	}
@@ -59,10 +59,10 @@ func newMetrics(memory *drossel.Memory, store *fallback.Store) *metrics {
 	m.registry.MustRegister(m.decisions, m.checks, m.storeSeconds, m.storeErrors, m.reload,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if memory != nil {
-		m.registry.MustRegister(memoryStats{memory})
+		m.registry.MustRegister(memoryStats(memory))
 	}
 	if store != nil {
-		m.registry.MustRegister(fallbackStats{store})
+		m.registry.MustRegister(fallbackStats(store))
 	}
 	return m
 }
@@ -206,8 +206,17 @@ func (m *metrics) store(d *policy.Decision) {
 const (
 	kindTimeout  = "timeout"
 	kindCanceled = "canceled" // the request was given up
-	kindOther    = "other"
+	OtherKind    = "other"    // of an error that has no other
 )
+
+// StoreKinds are the kinds of errors that a store on another machine has.
+func StoreKinds() []string {
+	return []string{kindTimeout, "connection", "overload", "server", "permission", "skew", "state", "reply", OtherKind}
+}
+
+// StoreFailed counts a call that the store failed, by one of StoreKinds. It is for a
+// store whose errors no decision shows.
+func (t *Telemetry) StoreFailed(kind string) { t.metrics.storeErrors.WithLabelValues(kind).Inc() }
 
 func (m *metrics) settleFailed(err error) {
 	if !m.told {
@@ -216,7 +225,7 @@ func (m *metrics) settleFailed(err error) {
 }
 
 func (m *metrics) storeFailed(err error) {
-	kind := kindOther
+	kind := OtherKind
 	switch {
 	case errors.Is(err, context.Canceled):
 		kind = kindCanceled
@@ -224,34 +233,6 @@ func (m *metrics) storeFailed(err error) {
 		kind = kindTimeout
 	}
 	m.storeErrors.WithLabelValues(kind).Inc()
-}
-
-// memoryStats shows the size of the in-memory store, asked when somebody scrapes.
-type memoryStats struct{ memory *drossel.Memory }
-
-//nolint:gochecknoglobals // descriptions are constant
-var (
-	memoryKeys = prometheus.NewDesc("drossel_memory_keys",
-		"Keys in memory; some may be out of use.", nil, nil)
-	memoryBytes = prometheus.NewDesc("drossel_memory_bytes",
-		"Memory of all keys.", nil, nil)
-	memoryOverflowed = prometheus.NewDesc("drossel_memory_overflowed_total",
-		"Decisions about new keys for which there was no memory.", nil, nil)
-)
-
-// Describe implements prometheus.Collector.
-func (memoryStats) Describe(to chan<- *prometheus.Desc) {
-	to <- memoryKeys
-	to <- memoryBytes
-	to <- memoryOverflowed
-}
-
-// Collect implements prometheus.Collector.
-func (s memoryStats) Collect(to chan<- prometheus.Metric) {
-	stats := s.memory.Stats()
-	to <- prometheus.MustNewConstMetric(memoryKeys, prometheus.GaugeValue, float64(stats.Keys))
-	to <- prometheus.MustNewConstMetric(memoryBytes, prometheus.GaugeValue, float64(stats.Bytes))
-	to <- prometheus.MustNewConstMetric(memoryOverflowed, prometheus.CounterValue, float64(stats.Overflowed))
 }
 
 // A reload shows which policy is in force and how it came to be.
