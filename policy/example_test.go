@@ -134,7 +134,7 @@ routes:
 		fmt.Println(err)
 		return
 	}
-	x := lim.Explain(context.Background(), &identity.Request{Method: "GET", Path: "//search/", Peer: "203.0.113.7:4711"})
+	x := lim.Explain(context.Background(), &identity.Request{Method: "GET", Path: "/search//", Peer: "203.0.113.7:4711"})
 	fmt.Println(x.Path, "is", x.Decision.Route.Pattern)
 	for _, c := range x.Checks {
 		fmt.Println(c.Limit.Name, c.Key, x.Decision.Batch.Checks[c.Index].Remaining)

@@ -1,9 +1,15 @@
 package policy
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+)
+
+var (
+	escapedSlashes = strings.NewReplacer("%2f", "%252f", "%2F", "%252f")
+	backslashes    = strings.NewReplacer("\\", "/", "%5c", "/", "%5C", "/")
 )
 
 // cleanPath returns the normal form of a path that routes are matched by:
@@ -21,7 +27,7 @@ func cleanPath(path string) string {
 // like others; without slashes, an escaped slash is a part of its segment.
 func readPath(path string, dots, slashes bool) string {
 	if !slashes {
-		path = strings.NewReplacer("%2f", "%252f", "%2F", "%252f").Replace(path) // decoded once it is %2f
+		path = escapedSlashes.Replace(path) // decoded once it is %2f
 	}
 	path = decode(path)
 	segments := make([]string, 0, strings.Count(path, "/")+1)
@@ -43,15 +49,43 @@ func readPath(path string, dots, slashes bool) string {
 // otherReadings returns the paths, in the form of cleanPath, that servers may take
 // path for which do not read it as cleanPath does; none for nearly every path.
 func otherReadings(path string) []string {
-	if cut, _, found := strings.Cut(path, "#"); found {
-		// There is none in a request by HTTP, but clients can send it: some servers cut it
-		// off.
-		return append(append(readings(path), cleanPath(cut)), readings(cut)...)
+	if strings.IndexByte(path, '#') < 0 && strings.IndexByte(path, '\\') < 0 && isClean(path) {
+		return nil
 	}
-	return readings(path)
+	others := readings(path)
+	for _, as := range takenAs(path)[1:] {
+		others = append(append(others, cleanPath(as)), readings(as)...)
+	}
+	return others
 }
 
-// readings is otherReadings for a path that is not cut.
+// takenAs returns path, and after it the paths as which servers may take it: those that
+// cut it off at a #, which clients can send although no request by HTTP has one; those to
+// which a backslash is a slash, as to all that read URLs as browsers do; and those that
+// take //host/path for a URL without its scheme.
+func takenAs(path string) []string {
+	all := []string{path}
+	add := func(change func(string) string) {
+		for _, p := range all {
+			if p = change(p); !slices.Contains(all, p) {
+				all = append(all, p)
+			}
+		}
+	}
+	add(func(p string) string { cut, _, _ := strings.Cut(p, "#"); return cut })
+	add(func(p string) string { return strings.ReplaceAll(p, "\\", "/") })
+	add(backslashes.Replace)
+	add(func(p string) string {
+		if strings.HasPrefix(p, "//") {
+			_, p, _ = strings.Cut(strings.TrimLeft(p, "/"), "/")
+			return "/" + p
+		}
+		return p
+	})
+	return all
+}
+
+// readings returns the ways to read dot segments and escaped slashes of a path.
 func readings(path string) []string {
 	if isClean(path) || !strings.Contains(decode(path), "..") && !strings.Contains(strings.ToUpper(path), "%2F") {
 		return nil
