@@ -33,7 +33,8 @@ type fileWatch struct {
 	folders []string        // of places; these are watched
 }
 
-// newFileWatch begins to watch; run tells, close ends it. The last element of a path may be a pattern.
+// newFileWatch begins to watch; run tells, close ends it. The last element of a path may be a pattern. There
+// may be both a watch and an error: some of the files are not watched.
 func newFileWatch(paths ...string) (*fileWatch, error) {
 	absolute := make([]string, len(paths))
 	for i, path := range paths {
@@ -48,11 +49,7 @@ func newFileWatch(paths ...string) (*fileWatch, error) {
 	}
 	w := &fileWatch{changed: make(chan struct{}, 1), watcher: watcher, settled: time.NewTimer(settle), paths: absolute}
 	w.settled.Stop()
-	if err := w.follow(); err != nil {
-		_ = watcher.Close()
-		return nil, err
-	}
-	return w, nil
+	return w, w.follow()
 }
 
 // suspect makes the watch tell of a change when the files have been left alone for a moment: they may have
@@ -75,12 +72,8 @@ func (w *fileWatch) concerns(path string) bool {
 	return false
 }
 
-// close ends watching; after it nothing is told. There may be no w.
-func (w *fileWatch) close() {
-	if w != nil {
-		_ = w.watcher.Close()
-	}
-}
+// close ends watching; after it nothing is told.
+func (w *fileWatch) close() { _ = w.watcher.Close() }
 
 // run tells of changes until ctx ends.
 func (w *fileWatch) run(ctx context.Context) {

@@ -8,7 +8,10 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
 )
 
 // However a file is changed, the watch tells; what happens beside it, it does not.
@@ -104,6 +107,36 @@ func TestFileWatch(t *testing.T) {
 			}
 		})
 	}
+}
+
+// As long as somebody writes, nothing is told: a policy that is cut off at the end of a line may be one.
+func TestFileWatchWaitsForTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		system := &fsnotify.Watcher{Events: make(chan fsnotify.Event), Errors: make(chan error)}
+		w := &fileWatch{changed: make(chan struct{}, 1), watcher: system, settled: time.NewTimer(settle)}
+		w.settled.Stop()
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { w.run(ctx) })
+		defer running.Wait()
+		defer stop()
+		start := time.Now()
+		for range 50 {
+			system.Errors <- fsnotify.ErrEventOverflow // something has happened to any file
+			time.Sleep(settle - time.Nanosecond)
+		}
+		system.Errors <- errors.New("of another folder")
+		<-w.changed
+		if got, want := time.Since(start), 50*settle-49*time.Nanosecond; got != want {
+			t.Errorf("told after %v, want %v", got, want)
+		}
+		time.Sleep(time.Hour)
+		select {
+		case <-w.changed:
+			t.Error("told twice")
+		default:
+		}
+	})
 }
 
 // A pattern stands for the files that it matches, and for those that it will match.

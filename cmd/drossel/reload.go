@@ -36,16 +36,16 @@ type reloader struct {
 	decisions *decisions       // nil if it has no decisions section
 	listening net.Addr         // where the gateway does
 
-	inForce      *policy.Policy
-	limiter      *policy.Limiter               // of inForce
-	policyNow    atomic.Pointer[policy.Policy] // inForce, for other goroutines
-	inForceSum   textSum                       // of all that inForce was read from
-	tried        textSum                       // what was looked at last
-	toWatch      []string                      // the files that the text names
-	named        watchedFiles                  // the same, once run watches them
-	shadows      shadowWatch
-	certificates certificateWatch
-	failed       string // why it could not be read last; "" if it could
+	inForce    *policy.Policy
+	limiter    *policy.Limiter               // of inForce
+	policyNow  atomic.Pointer[policy.Policy] // inForce, for other goroutines
+	inForceSum textSum                       // of all that inForce was read from
+	tried      textSum                       // what was looked at last
+	named      []string                      // the files that the text tried names
+	watched    watchedFiles                  // these, the policy's own, and those of certificates
+	shadows    shadowWatch
+	failed     string // why the policy could not be read last; "" if it could
+	badPair    string // why the certificates could not
 }
 
 // A textSum stands for a policy's text and all files that it names.
@@ -108,7 +108,7 @@ func (p *program) newReloader(ctx context.Context, path string, log *slog.Logger
 	if err != nil {
 		return nil, nil, err
 	}
-	r := &reloader{program: p, path: path, log: log, inForce: parsed, inForceSum: read.sum, tried: read.sum, toWatch: read.files}
+	r := &reloader{program: p, path: path, log: log, inForce: parsed, inForceSum: read.sum, tried: read.sum, named: read.files}
 	r.policyNow.Store(parsed)
 	if r.store, err = p.openCounts(ctx, parsed, path, secret, storeWatch{r.storeChanged, r.storeFailed}); err != nil {
 		return nil, nil, err
@@ -139,62 +139,62 @@ func (r *reloader) compose(parsed *policy.Policy, secret []byte) (err error) {
 
 func (r *reloader) storeFailed(err error) { r.telemetry.StoreFailed(storeKind(err)) }
 
-// watchPolicy begins to watch a policy file, before it is read, so that no change is missed; nil if that
-// is not possible.
-func watchPolicy(path string, log *slog.Logger) *fileWatch {
-	if path == "-" {
-		return nil
-	}
-	w, err := newFileWatch(path)
-	if err != nil {
-		log.Warn("the policy file is not watched: send SIGHUP when it has changed", slog.String("error", err.Error()))
-		return nil
-	}
-	return w
-}
-
-// start reloads until ctx ends or stop is called, which waits for the end. Hangups are signals; no file
-// means that nothing tells of its changes.
-func (r *reloader) start(ctx context.Context, hangups <-chan os.Signal, file *fileWatch) (stop func()) {
+// start reloads until ctx ends or stop is called, which waits for the end. Hangups are signals.
+func (r *reloader) start(ctx context.Context, hangups <-chan os.Signal) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
-	var changed <-chan struct{}
-	if file != nil {
-		changed = file.changed
-		running.Go(func() { file.run(ctx) })
-	}
-	running.Go(func() { r.run(ctx, hangups, changed) })
+	running.Go(func() { r.run(ctx, hangups) })
 	return func() {
 		cancel()
 		running.Wait()
-		r.certificates.stop()
 		r.shadows.stop()
-		r.named.stop()
+		r.watched.stop()
 	}
 }
 
 // run reloads until ctx ends.
-func (r *reloader) run(ctx context.Context, hangups <-chan os.Signal, changed <-chan struct{}) {
+func (r *reloader) run(ctx context.Context, hangups <-chan os.Signal) {
 	r.shadows.watch(r.inForce)
-	r.watchNamed(r.toWatch)
+	r.watch()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-hangups:
-			r.reload(ctx, true)
-			r.reloadCertificates(true)
-		case <-changed:
-			r.reload(ctx, false)
-		case <-r.named.changed:
-			r.reload(ctx, false)
+			r.readAgain(ctx, true)
+		case <-r.watched.changed:
+			r.readAgain(ctx, false)
 		case <-r.shadows.came():
 			for _, s := range r.shadows.passed() {
 				r.tell(slog.LevelWarn, "shadow_until has passed", s.Of+" was to be in shadow until "+policy.Until(s.Until)+" and still is", nil)
 			}
-		case <-r.certificates.changed:
-			r.reloadCertificates(false)
 		}
+	}
+}
+
+// readAgain reads the policy and the certificates again, because somebody has asked or because a file has
+// changed.
+func (r *reloader) readAgain(ctx context.Context, asked bool) {
+	if asked || r.path != "-" {
+		r.reload(ctx, asked)
+	}
+	r.reloadCertificates(asked)
+	r.watch()
+}
+
+// watch watches the files that what is in force was read from, and those of a text that was refused. They
+// are watched as one: a change of several is read when all of them are written.
+func (r *reloader) watch() {
+	var files []string
+	if r.path != "-" { // it cannot be read again
+		files = append(files, r.path)
+		files = append(files, r.named...)
+	}
+	if r.gate != nil {
+		files = append(files, r.gate.CertificateFiles()...)
+	}
+	if err := r.watched.watch(files); err != nil {
+		r.log.Warn("not all files of the policy are watched: send SIGHUP when they have changed", slog.String("error", err.Error()))
 	}
 }
 
@@ -215,7 +215,7 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 	read := r.parse(r.path, name, text)
 	known := r.failed == "" && read.sum == r.tried
 	r.tried, r.failed = read.sum, ""
-	defer r.watchNamed(read.files)
+	r.named = read.files
 	switch {
 	case known && !asked:
 	case read.sum == r.inForceSum:
@@ -227,16 +227,6 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 		r.tell(slog.LevelInfo, "policy unchanged", "#"+r.inForce.Fingerprint+" stays in force", nil)
 	default:
 		r.replace(ctx, read, text)
-	}
-}
-
-// watchNamed watches the files that a policy names.
-func (r *reloader) watchNamed(files []string) {
-	if r.path == "-" {
-		return // it cannot be read again
-	}
-	if _, err := r.named.watch(files); err != nil {
-		r.log.Warn("the files that the policy names are not watched: send SIGHUP when they have changed", slog.String("error", err.Error()))
 	}
 }
 
@@ -320,7 +310,6 @@ func (r *reloader) enforce(ctx context.Context, next *policy.Policy) error {
 		return err
 	}
 	r.limiter = limiter
-	r.watchCertificates()
 	return nil
 }
 

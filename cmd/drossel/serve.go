@@ -63,8 +63,6 @@ func (p *program) serve(ctx context.Context, path string, log *slog.Logger, asJS
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP) // before the policy is read, so that none ends the program
 	defer signal.Stop(hangups)
-	file := watchPolicy(path, log)
-	defer file.close()
 	r, problems, err := p.newReloader(ctx, path, log)
 	if err != nil {
 		return err
@@ -88,8 +86,7 @@ func (p *program) serve(ctx context.Context, path string, log *slog.Logger, asJS
 	facts.took = time.Since(start)
 	watch.Ready()
 	p.announce(log, facts, asJSON)
-	r.watchCertificates()
-	stopReloads := r.start(ctx, hangups, file)
+	stopReloads := r.start(ctx, hangups)
 	said := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		watch.Draining()

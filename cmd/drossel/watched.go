@@ -15,20 +15,20 @@ type watchedFiles struct {
 	end   func()
 }
 
-// watch watches these files and no others. It reports whether they are other ones than before; then it
-// tells of a change soon, as they may have changed before they were watched.
-func (w *watchedFiles) watch(files []string) (others bool, err error) {
+// watch watches these files and no others. If they are other ones than before it tells of a change soon, as
+// they may have changed before they were watched. After an error, which is told once, some are not watched.
+func (w *watchedFiles) watch(files []string) error {
 	if slices.Equal(files, w.files) {
-		return false, nil
+		return nil
 	}
 	w.stop()
 	w.files = slices.Clone(files)
 	if len(files) == 0 {
-		return true, nil
+		return nil
 	}
 	watch, err := newFileWatch(files...)
-	if err != nil {
-		return true, err
+	if watch == nil {
+		return err
 	}
 	watch.suspect()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -40,7 +40,7 @@ func (w *watchedFiles) watch(files []string) (others bool, err error) {
 		running.Wait()
 		watch.close()
 	}
-	return true, nil
+	return err
 }
 
 // stop ends watching.
