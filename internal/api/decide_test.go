@@ -258,7 +258,7 @@ func TestDecideRefuses(t *testing.T) {
 		{`{"method":"GET"}`, "", "path is missing", ""},
 		{`{}`, "", "method is missing", ""},
 		{`{"method":7,"path":"/"}`, "/method", "must be a string, not a number", ""},
-		{`{"method":"GET","path":"api"}`, "/path", `"api" does not begin with a slash`, ""},
+		{`{"method":"GET","path":""}`, "/path", `the path is empty`, ""},
 		{`{"method":"GET","path":"/?a=1","query":"b"}`, "/query", "the path has a query too", ""},
 		{`{"method":"GET","path":"/","ip":"203.0.113.7:80"}`, "/ip", `"203.0.113.7:80" is not an address`, ""},
 		{`{"method":"GET","path":"/","attributes":{"usr":"u"}}`, "/attributes/usr", `the policy has no attribute "usr"`, `did you mean "user"?`},
@@ -389,7 +389,7 @@ func TestLogRepeatsNoQuestion(t *testing.T) {
 	authorized := http.Header{"Authorization": {"Bearer token-of-the-server"}}
 	_, _, allowed := s.send(t, "/v1/decide", `{"method":"GET","path":"/","attributes":{"user":"s3cret"},"settle":true}`, authorized)
 	bodies := []string{
-		`{"method":"GET","path":"s3cret"}`, `{"limit":"s3cret"}`, `{"method":"GET","path":"/","ip":"s3cret"}`,
+		`{"limit":"s3cret"}`, `{"method":"GET","path":"/","ip":"s3cret"}`,
 		`{"method":"GET","path":"/","attributes":{"s3cret":"x"}}`, `{"s3cret":1}`, `{"method":"GET","path":"/s3cret?a","query":"s3cret"}`,
 		`{"method":"GET","path":"/","headers":{"s3cret":7}}`, `{"requests":[{"s3cret":1}]}`, `{"s3cret":1,"s3cret":2}`, `{"s3cret"`, `s3cret`,
 	}
@@ -407,5 +407,35 @@ func TestLogRepeatsNoQuestion(t *testing.T) {
 	s.stop()
 	if strings.Contains(log.String(), "s3cret") || strings.Contains(log.String(), "token-of") || strings.Count(log.String(), "could not be answered") != len(bodies)+4 {
 		t.Error(log.String())
+	}
+}
+
+// Where a program lets requests pass whose question has no answer, a client must not be able to bring
+// that about: whatever it sends that a server takes is decided.
+func TestClientsCannotSpoilAQuestion(t *testing.T) {
+	s := serve(t, "identity: {attributes: {user: given}}\nlimits: {l: 20/h by user}\nroutes: {POST /orders: {limits: [l]}, /: unlimited}\n")
+	long := strings.Repeat("x", 60<<10)
+	questions := []map[string]any{
+		{}, {"host": long}, {"headers": map[string]string{"X-Api-Key": long}}, {"query": long}, {"path": "/orders?" + long}, {"attributes": map[string]string{"user": ""}, "ip": "::1"},
+		{"path": "http://api.example.com/orders"}, {"path": "http://" + long + "/orders?a=b"}, {"path": "orders"}, {"path": "/orders#" + long}, {"path": "HTTP://x/orders", "query": "a=b"},
+	}
+	for _, q := range questions {
+		for name, value := range map[string]any{"method": "POST", "path": "/orders", "attributes": map[string]string{"user": "u"}} {
+			if q[name] == nil {
+				q[name] = value
+			}
+		}
+		body, err := json.Marshal(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status, answer := s.post(t, "/v1/decide", string(body)); status != 200 || answer["limit"] != "l" {
+			t.Errorf("%.300s: status %d, %v", body, status, answer)
+		}
+	}
+	for _, body := range []string{`{"method":"` + long + `","path":"/orders"}`, `{"method":"POST","path":"*"}`, `{"method":"GET","path":"?"}`} {
+		if status, answer := s.post(t, "/v1/decide", body); status != 200 || answer["allowed"] != true {
+			t.Errorf("%.300s: status %d, %v", body, status, answer)
+		}
 	}
 }

@@ -185,10 +185,10 @@ func (by *rules) readQuestion(v *value, f map[string]*value) (q question, p *pro
 		to   *string
 		most int
 	}{
-		{"method", &q.Method, 64},
-		{"host", &q.Host, 512},
-		{"path", &q.Path, 64 << 10},
-		{"query", &q.Query, 64 << 10},
+		{"method", &q.Method, maxBody}, // clients choose it, and what comes before limit
+		{"host", &q.Host, maxBody},
+		{"path", &q.Path, maxBody},
+		{"query", &q.Query, maxBody},
 		{"ip", &q.IP, 64},
 		{"limit", &q.Limit, 64},
 	} {
@@ -241,13 +241,15 @@ func (by *rules) readTarget(q *question, f map[string]*value) *problem {
 	switch path := f["path"]; {
 	case q.Method == "":
 		return problemAt(f["method"], "such as GET", "the method is empty")
-	case !strings.HasPrefix(q.Path, "/") && q.Path != "*":
-		return problemAt(path, "the path as it was sent, such as /api/orders", "%s does not begin with a slash", quote(q.Path))
+	case q.Path == "":
+		return problemAt(path, "the path as it was sent, such as /api/orders", "the path is empty")
 	case strings.Contains(q.Path, "?") && f["query"] != nil:
 		return problemAt(f["query"], "leave one of them out", "the path has a query too")
 	}
-	if path, query, ok := strings.Cut(q.Path, "?"); ok {
+	if path, query := splitTarget(q.Path); f["query"] == nil {
 		q.Path, q.Query = path, query
+	} else {
+		q.Path = path
 	}
 	return nil
 }
@@ -271,7 +273,7 @@ func readHeaders(v *value) (http.Header, *problem) {
 			return nil, problemAt(field, "", "a header must be a string or an array of strings, not %v", field.kind)
 		}
 		for _, line := range lines {
-			text, p := line.string(16 << 10)
+			text, p := line.string(maxBody)
 			if p != nil {
 				return nil, p
 			}
@@ -298,7 +300,7 @@ func (by *rules) readAttributes(v *value) (map[string]string, *problem) {
 		if _, twice := attributes[name]; twice {
 			return nil, problemAt(field, "", "the attribute is there twice")
 		}
-		if attributes[name], p = field.string(16 << 10); p != nil {
+		if attributes[name], p = field.string(maxBody); p != nil {
 			return nil, p
 		}
 	}
