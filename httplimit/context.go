@@ -3,6 +3,7 @@ package httplimit
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/drossel-io/drossel"
 	"github.com/drossel-io/drossel/policy"
@@ -23,7 +24,7 @@ type Decision struct {
 func FromContext(ctx context.Context) (Decision, bool) {
 	switch c := ctx.Value(nearest{}).(type) {
 	case *limited:
-		return Decision{Decision: c.decision.Decision}, true
+		return Decision{Decision: c.decision.full()}, true
 	case *decided:
 		d := Decision{Policy: c.decision}
 		d.Allowed = true
@@ -58,11 +59,14 @@ type (
 	decided = passing[policy.Limiter, *policy.Decision]
 )
 
-// A single is the decision of one limit, and what the fields say of it.
+// A single is the decision of one limit, which was allowed: the rest of it follows.
 type single struct {
-	drossel.Decision
+	remaining  int64
+	resetAfter time.Duration
+}
 
-	shown [1]shown
+func (s single) full() drossel.Decision {
+	return drossel.Decision{Allowed: true, Remaining: s.remaining, ResetAfter: s.resetAfter}
 }
 
 // pass returns r as the handler sees it. The copy lies in its own context: one

@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-	"unsafe"
 
 	"github.com/drossel-io/drossel"
 )
@@ -109,12 +107,15 @@ func newLists(items []*item) *lists {
 	}
 }
 
-// Values are the values that differ from response to response: the arrays behind
-// the slices in its header, and the text behind those.
+// Values are the values that differ from response to response: the arrays behind the
+// slices in its header, and the text behind those. Families that go together have three
+// of them at most.
 type values struct {
-	limits, remaining, epoch, reset [1]string
+	listed    [1]string // RateLimit; of draft6 RateLimit-Reset
+	remaining [1]string
+	reset     [1]string // X-RateLimit-Reset
 
-	room [64]byte // for the text of most responses; beyond 512 bytes a context costs more
+	room [56]byte // for the text of most responses; beyond 448 bytes a context costs more
 }
 
 // set writes the fields of r into h. v must live as long as h does. The slices in
@@ -126,22 +127,17 @@ func (f Fields) set(h http.Header, r *report, fr frame, v *values) {
 	f.write(r, v)
 	if f.draft11 {
 		h[fieldPolicy] = fr.lists.policy[:1:1]
-		h[fieldLimit] = v.limits[:]
+		h[fieldLimit] = v.listed[:]
 	}
 	if f.draft6 {
 		h[fieldPolicy] = fr.lists.policy6[:1:1]
 		h[field6Limit] = fr.quota[:1:1]
 		h[field6Remaining] = v.remaining[:]
-		setTime(h, field6Reset, v.reset[:])
+		setTime(h, field6Reset, v.listed[:])
 	}
 	if f.epoch || f.delta {
 		h[fieldXLimit] = fr.quota[:1:1]
 		h[fieldXRemaining] = v.remaining[:]
-	}
-	if f.epoch {
-		setTime(h, fieldXReset, v.epoch[:])
-	}
-	if f.delta {
 		setTime(h, fieldXReset, v.reset[:])
 	}
 }
@@ -158,75 +154,68 @@ func setTime(h http.Header, name string, value []string) {
 
 // write makes the values out of one text, which lies in v.
 func (f Fields) write(r *report, v *values) {
-	buf := v.room[:0]
-	n := numbers{start: -1}
+	t := text{v.room[:], len(v.room)}
+	var n numbers
 	if f.draft11 {
-		buf = r.appendLimits(buf, &n)
+		n = r.writeLimits(&t)
+		v.listed[0] = t.since(0)
 	}
-	limits := len(buf)
-	if n.start < 0 {
-		buf = r.appendBinding(buf, &n)
+	if n.remaining == "" {
+		n = r.writeBinding(&t)
 	}
-	epoch := len(buf)
-	if n.until >= 0 && f.epoch {
-		buf = strconv.AppendInt(buf, ceilSeconds(r.now+n.until), 10)
+	v.remaining[0] = n.remaining
+	if n.until < 0 {
+		return
 	}
-	reset := len(buf)
-	if n.until >= 0 && (f.delta || f.draft6) {
-		buf = strconv.AppendInt(buf, max(1, ceilSeconds(n.until)), 10)
+	if f.delta || f.draft6 {
+		v.reset[0] = t.word(max(1, ceilSeconds(n.until)))
 	}
-	// Nothing writes to the bytes any more, so they may be a string without a copy:
-	// one allocation less in every response.
-	text := unsafe.String(unsafe.SliceData(buf), len(buf))
-	v.limits[0] = text[:limits]
-	v.remaining[0] = text[n.start:n.end]
-	v.epoch[0] = text[epoch:reset]
-	v.reset[0] = text[reset:]
+	if f.draft6 {
+		v.listed = v.reset
+	}
+	if f.epoch {
+		v.reset[0] = t.word(ceilSeconds(r.now + n.until))
+	}
 }
 
-// Numbers are those of the binding limit: where its remaining units stand in the
-// text, and t.
+// Numbers are those of the binding limit: its remaining units as text, and t.
 type numbers struct {
-	start, end int
-	until      int64
+	remaining string
+	until     int64
 }
 
-func (r *report) appendBinding(buf []byte, n *numbers) []byte {
-	binding := r.shown[r.binding]
-	n.start, n.until = len(buf), r.until(binding)
-	buf = strconv.AppendInt(buf, binding.decision.Remaining, 10)
-	n.end = len(buf)
-	return buf
+func (r *report) writeBinding(t *text) numbers {
+	binding := &r.shown[r.binding]
+	return numbers{t.word(binding.decision.Remaining), r.until(binding)}
 }
 
-// appendLimits appends the value of RateLimit: every limit, of a denial those that
-// deny. It fills in n if the binding limit is among them.
-func (r *report) appendLimits(buf []byte, n *numbers) []byte {
-	start := len(buf)
-	for i := range r.shown[:min(len(r.shown), maxListed)] {
+// writeLimits writes the value of RateLimit: every limit, of a denial those that
+// deny. It returns the numbers of the binding limit if that is among them.
+func (r *report) writeLimits(t *text) (n numbers) {
+	for i := min(len(r.shown), maxListed) - 1; i >= 0; i-- {
 		s := &r.shown[i]
 		if r.denied && s.decision.Allowed {
 			continue
 		}
-		if len(buf) > start {
-			buf = append(buf, listSeparator...)
+		if t.written() > 0 {
+			t.string(listSeparator)
 		}
-		buf = append(buf, s.start...)
-		from, t := len(buf), r.until(*s)
-		buf = strconv.AppendInt(buf, s.decision.Remaining, 10)
+		until := r.until(s)
+		if until >= 0 {
+			t.number(max(1, ceilSeconds(until)))
+			t.string(paramTime)
+		}
+		remaining := t.word(s.decision.Remaining)
 		if i == r.binding {
-			*n = numbers{from, len(buf), t}
+			n = numbers{remaining, until}
 		}
-		if t >= 0 {
-			buf = append(buf, paramTime...)
-			buf = strconv.AppendInt(buf, max(1, ceilSeconds(t)), 10)
-		}
+		t.string(s.start)
 	}
-	return buf
+	return n
 }
 
 // until is t, of a denial no longer than Retry-After.
-func (r *report) until(s shown) int64 {
+func (r *report) until(s *shown) int64 {
 	t := s.until(s.decision, s.next, r.now)
 	if r.denied && t >= 0 {
 		return min(t, r.wait) + r.jitter

@@ -84,31 +84,27 @@ func (m *limiting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.serveReserved(w, r, key)
 		return
 	}
-	c := &limited{Context: ctx, lim: m.lim}
 	check := drossel.Check{Key: key, Cost: 1}
 	now, err := m.lim.TakeCheck(ctx, &check)
-	c.decision.Decision = check.Decision
-	switch {
+	switch d := &check.Decision; {
 	case err != nil:
 		m.unavailable(w, r, err)
-	case !c.decision.Allowed:
-		m.deny(w, r, c, now, check.Next)
+	case !d.Allowed:
+		m.deny(w, r, d, now, check.Next)
 	default:
-		m.setFields(w.Header(), c, now, check.Next)
-		m.next.ServeHTTP(w, c.pass(r))
+		m.pass(w, r, d, now, check.Next)
 	}
 }
 
 // serveReserved serves a limit with a wait, or one in flight.
 func (m *limiting) serveReserved(w http.ResponseWriter, r *http.Request, key string) {
-	c := &limited{Context: r.Context(), lim: m.lim}
-	place, err := m.lim.Reserve(c.Context, key, 1)
+	place, err := m.lim.Reserve(r.Context(), key, 1)
 	if err != nil {
 		m.unavailable(w, r, err)
 		return
 	}
-	if c.decision.Decision = place.Decision; !c.decision.Allowed {
-		m.deny(w, r, c, place.Now, 0)
+	if !place.Allowed {
+		m.deny(w, r, &place.Decision, place.Now, 0)
 		return
 	}
 	if m.item.inFlight() {
@@ -118,13 +114,12 @@ func (m *limiting) serveReserved(w http.ResponseWriter, r *http.Request, key str
 			m.settle(r, place)
 		}()
 	}
-	if !policy.Hold(c.Context, place.Delay) {
+	if !policy.Hold(r.Context(), place.Delay) {
 		m.settle(r, place)
 		writeTimeout(w, r.Method)
 		return
 	}
-	m.setFields(w.Header(), c, place.Now, 0)
-	m.next.ServeHTTP(w, c.pass(r))
+	m.pass(w, r, &place.Decision, place.Now, 0)
 }
 
 // keepPlace renews a place in flight until stop is called.
@@ -143,21 +138,28 @@ func (m *limiting) settle(r *http.Request, place *drossel.Reservation) {
 	}
 }
 
-func (m *limiting) setFields(h http.Header, c *limited, now int64, next time.Duration) {
-	c.decision.shown[0] = shown{m.item, &c.decision.Decision, next}
-	m.fields.set(h, &report{
-		shown:  c.decision.shown[:],
-		denied: !c.decision.Allowed,
-		wait:   policy.WaitFor(m.item.budget, c.decision.RetryAfter).Microseconds(),
-		now:    now,
-	}, frame{m.lists, m.item.quota}, &c.values)
+// pass serves a request that is allowed.
+func (m *limiting) pass(w http.ResponseWriter, r *http.Request, d *drossel.Decision, now int64, next time.Duration) {
+	c := &limited{Context: r.Context(), lim: m.lim, decision: single{d.Remaining, d.ResetAfter}}
+	m.setFields(w.Header(), d, now, next, &c.values)
+	m.next.ServeHTTP(w, c.pass(r))
 }
 
-func (m *limiting) deny(w http.ResponseWriter, r *http.Request, c *limited, now int64, next time.Duration) {
-	m.setFields(w.Header(), c, now, next)
+func (m *limiting) setFields(h http.Header, d *drossel.Decision, now int64, next time.Duration, v *values) {
+	shown := [1]shown{{m.item, d, next}}
+	m.fields.set(h, &report{
+		shown:  shown[:],
+		denied: !d.Allowed,
+		wait:   policy.WaitFor(m.item.budget, d.RetryAfter).Microseconds(),
+		now:    now,
+	}, frame{m.lists, m.item.quota}, v)
+}
+
+func (m *limiting) deny(w http.ResponseWriter, r *http.Request, decided *drossel.Decision, now int64, next time.Duration) {
+	m.setFields(w.Header(), decided, now, next, new(values))
 	d := denial{
 		status: http.StatusTooManyRequests,
-		wait:   policy.WaitFor(m.item.budget, c.decision.RetryAfter),
+		wait:   policy.WaitFor(m.item.budget, decided.RetryAfter),
 		id:     drossel.NewID(),
 		about:  &shownCheck{m.item, 1},
 		names:  []string{m.item.budget.Name()},
