@@ -72,14 +72,14 @@ func (p *program) printPolicy(parsed *policy.Policy) {
 		p.printRates(parsed)
 	}
 	t := newTable("ROUTE", "CLASS", "LIMITS, IN ORDER", "STORE DOWN", ">STEPS")
-	for _, r := range parsed.Routes {
+	for _, r := range asked(parsed) {
 		t.add(routeRow(r)...)
-	}
-	if open(parsed) {
-		t.add(routeRow(parsed.Unmatched)...)
 	}
 	t.print(p.stdout, "")
 	p.printf("\n")
+	if mayBeAlone(parsed) {
+		p.printf("local  a process that has never reached Redis takes itself for the only one: store: {instances: N} tells it\n\n")
+	}
 	if l, builtIn := preflight(parsed); l != nil {
 		p.printf("preflights  %s%s\n\n", rule(l), builtIn)
 	}
@@ -307,11 +307,8 @@ func newCheckReport(path string, parsed *policy.Policy, problems policy.Problems
 	for _, l := range parsed.Limits {
 		report.Limits = append(report.Limits, newLimitReport(l))
 	}
-	for _, r := range parsed.Routes {
+	for _, r := range asked(parsed) {
 		report.Routes = append(report.Routes, newRouteReport(r))
-	}
-	if open(parsed) {
-		report.Routes = append(report.Routes, newRouteReport(parsed.Unmatched))
 	}
 	if l, _ := preflight(parsed); l != nil {
 		limit := newLimitReport(l)

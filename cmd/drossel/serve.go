@@ -81,7 +81,7 @@ func (p *program) serve(ctx context.Context, path string, log *slog.Logger, asJS
 		return err
 	}
 	var dangers []string
-	facts.store, dangers = r.store.describe(ctx)
+	facts.store, dangers = r.store.describe(ctx, parsed)
 	facts.warnings = append(facts.warnings, asProblems(parsed.Name, dangers)...)
 	facts.took = time.Since(start)
 	watch.Ready()

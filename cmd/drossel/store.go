@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -131,8 +132,8 @@ func (c *counts) same(next policy.Store, secret []byte) bool {
 // factsTimeout is how long the start waits for what Redis says about itself.
 const factsTimeout = 2 * time.Second
 
-// describe says where counts are kept, and what is dangerous about it.
-func (c *counts) describe(ctx context.Context) (text string, warnings []string) {
+// describe says where the counts of a policy are kept, and what is dangerous about it.
+func (c *counts) describe(ctx context.Context, pol *policy.Policy) (text string, warnings []string) {
 	if c.redis == nil {
 		return "memory: this process only. Several processes each allow the full limit.", nil
 	}
@@ -141,7 +142,7 @@ func (c *counts) describe(ctx context.Context) (text string, warnings []string) 
 	facts, err := c.redis.Facts(ctx)
 	if err != nil {
 		text = "redis " + c.section.Redacted() + " does not answer yet (" + storeCause(err) + "): until then routes do as on_store_failure says"
-		if c.section.Instances == 0 {
+		if mayBeAlone(pol) {
 			text += ", and this process takes itself for the only one, because instances is auto"
 		}
 		return text, nil
@@ -160,6 +161,21 @@ func (c *counts) describe(ctx context.Context) (text string, warnings []string) 
 		processes = plural(c.section.Instances, "process")
 	}
 	return strings.Join(append(parts, processes), ", "), warnings
+}
+
+// mayBeAlone reports whether a process of the policy that has never reached Redis decides as if it were the
+// only one.
+func mayBeAlone(pol *policy.Policy) bool {
+	local := func(r *policy.Route) bool { return r.OnFailure == drossel.Local && r.Steps() > 0 }
+	return pol.Store.OnRedis() && pol.Store.Instances == 0 && slices.ContainsFunc(asked(pol), local)
+}
+
+// asked are the routes that a request may take.
+func asked(pol *policy.Policy) []*policy.Route {
+	if !open(pol) {
+		return pol.Routes
+	}
+	return append(pol.Routes[:len(pol.Routes):len(pol.Routes)], pol.Unmatched)
 }
 
 // asProblems makes warnings of what is dangerous about a store.
@@ -224,11 +240,7 @@ func (r *reloader) sayStore(level slog.Level, text string, attrs ...slog.Attr) {
 // downRoutes says what the routes of a policy do while the store is down.
 func downRoutes(pol *policy.Policy, instances int) string {
 	var n [3]int
-	routes := pol.Routes
-	if open(pol) {
-		routes = append(routes[:len(routes):len(routes)], pol.Unmatched)
-	}
-	for _, route := range routes {
+	for _, route := range asked(pol) {
 		if route.Steps() > 0 {
 			n[route.OnFailure]++
 		}
