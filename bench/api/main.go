@@ -38,8 +38,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("api", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	var o options
-	flags.IntVar(&o.rounds, "rounds", 5, "how often each server is measured")
-	flags.DurationVar(&o.duration, "duration", 2*time.Second, "how long, each time")
+	flags.IntVar(&o.rounds, "rounds", 9, "how often each server is measured")
+	flags.DurationVar(&o.duration, "duration", time.Second, "how long, each time")
 	flags.StringVar(&o.binary, "drossel", "", "the program to measure; built if empty")
 	short := flags.Bool("short", false, "a quick look: 2 rounds of 300 ms")
 	asJSON := flags.Bool("json", false, "print JSON")

@@ -18,8 +18,7 @@ const (
 
 // body reads the body of a call.
 func (s *Server) body(r *http.Request) ([]byte, *problem) {
-	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil || kind != "application/json" {
+	if !isJSON(r.Header.Get("Content-Type")) {
 		// A page in a browser can send forms to this machine, but not JSON.
 		return nil, newProblem(http.StatusUnsupportedMediaType, "send Content-Type: application/json", "the body must be JSON")
 	}
@@ -34,14 +33,30 @@ func (s *Server) body(r *http.Request) ([]byte, *problem) {
 		}
 		defer func() { <-s.large }()
 	}
+	if r.ContentLength >= 0 {
+		text := make([]byte, r.ContentLength)
+		if _, err := io.ReadFull(r.Body, text); err != nil {
+			return nil, problemEarly()
+		}
+		return text, nil
+	}
 	text, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	switch {
 	case err != nil:
-		return nil, newProblem(http.StatusBadRequest, "", "the body ended early")
+		return nil, problemEarly()
 	case len(text) > maxBody:
 		return nil, problemLarge()
 	}
 	return text, nil
+}
+
+func isJSON(contentType string) bool {
+	const want = "application/json"
+	if contentType == want {
+		return true
+	}
+	kind, _, err := mime.ParseMediaType(contentType)
+	return err == nil && kind == want
 }
 
 // enter waits for a place to read a large body.
@@ -61,6 +76,10 @@ func (s *Server) enter(r *http.Request) bool {
 	case <-r.Context().Done():
 		return false
 	}
+}
+
+func problemEarly() *problem {
+	return newProblem(http.StatusBadRequest, "", "the body ended early")
 }
 
 func problemLarge() *problem {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
-	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -69,7 +68,7 @@ func (s *Server) settle(ctx context.Context, _ *rules, body []byte) (json.RawMes
 	if p != nil {
 		return nil, p
 	}
-	id, h, p := s.find(v, f["id"])
+	id, h, p := s.find(v, f.get("id"))
 	if p != nil {
 		return nil, p
 	}
@@ -90,8 +89,8 @@ func (s *Server) settle(ctx context.Context, _ *rules, body []byte) (json.RawMes
 }
 
 // readOutcome reads how a request ended.
-func readOutcome(d *policy.Decision, f map[string]*value) (o policy.Outcome, p *problem) {
-	if status := f["status"]; status != nil {
+func readOutcome(d *policy.Decision, f *value) (o policy.Outcome, p *problem) {
+	if status := f.get("status"); status != nil {
 		n, p := status.number(999)
 		if p == nil && n < 100 {
 			p = problemAt(status, "such as 200", "is not a status")
@@ -101,17 +100,17 @@ func readOutcome(d *policy.Decision, f map[string]*value) (o policy.Outcome, p *
 		}
 		o.Status = int(n)
 	}
-	if o.Unserved, p = f["unserved"].flag(); p != nil {
+	if o.Unserved, p = f.get("unserved").flag(); p != nil {
 		return o, p
 	}
-	if o.Costs, p = readCosts(d, f["costs"]); p != nil || f["cost"] == nil {
+	if o.Costs, p = readCosts(d, f.get("costs")); p != nil || f.get("cost") == nil {
 		return o, p
 	}
 	names := countedNames(d)
 	if o.Costs != nil || len(names) != 1 {
-		return o, problemAt(f["cost"], `write such as {"costs":{"tokens":3500}}`, "cost is for a decision of one limit")
+		return o, problemAt(f.get("cost"), `write such as {"costs":{"tokens":3500}}`, "cost is for a decision of one limit")
 	}
-	cost, p := f["cost"].number(drossel.MaxQuota)
+	cost, p := f.get("cost").number(drossel.MaxQuota)
 	o.Costs = map[string]int64{names[0]: cost}
 	return o, p
 }
@@ -131,8 +130,8 @@ func readCosts(d *policy.Decision, v *value) (map[string]int64, *problem) {
 		return nil, p
 	}
 	costs := map[string]int64{}
-	for name := range maps.Keys(f) {
-		if costs[name], p = f[name].number(drossel.MaxQuota); p != nil {
+	for _, cost := range f.items {
+		if costs[cost.name], p = cost.number(drossel.MaxQuota); p != nil {
 			return nil, p
 		}
 	}
@@ -169,14 +168,14 @@ func (s *Server) renew(ctx context.Context, _ *rules, body []byte) (json.RawMess
 	if p != nil {
 		return nil, p
 	}
-	id, h, p := s.find(v, f["id"])
+	id, h, p := s.find(v, f.get("id"))
 	if p != nil {
 		return nil, p
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.decision == nil {
-		p := problemAt(f["id"], "", "the decision is settled")
+		p := problemAt(f.get("id"), "", "the decision is settled")
 		p.Status, p.Title = http.StatusConflict, http.StatusText(http.StatusConflict)
 		return nil, p
 	}

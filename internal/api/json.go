@@ -38,7 +38,7 @@ type value struct {
 	text    string // of a string; of a number as it was sent
 	boolean bool
 	items   []*value          // of an array or an object, in order
-	byName  map[string]*value // of an object
+	byName  map[string]*value // of an object that has many
 
 	up   *value // nil at the top
 	name string // in an object
@@ -57,11 +57,52 @@ func (v *value) pointer() string {
 	return v.up.pointer() + "/" + name
 }
 
+// manyFields is how many fields an object has to have to be looked up by a map.
+const manyFields = 16
+
+// get returns a field of an object, nil if it has none of that name.
+func (v *value) get(name string) *value {
+	if v.byName != nil {
+		return v.byName[name]
+	}
+	for _, item := range v.items {
+		if item.name == name {
+			return item
+		}
+	}
+	return nil
+}
+
+// put adds a field to an object.
+func (v *value) put(field *value) {
+	v.items = append(v.items, field)
+	switch {
+	case v.byName != nil:
+		v.byName[field.name] = field
+	case len(v.items) == manyFields:
+		v.byName = make(map[string]*value)
+		for _, item := range v.items {
+			v.byName[item.name] = item
+		}
+	}
+}
+
 // A reading goes through a document that is known to be JSON.
 type reading struct {
 	text   []byte
 	at     int // of the next byte
 	values int
+	room   []value // for those to come
+}
+
+// value returns a new value in up.
+func (r *reading) value(up *value) *value {
+	if len(r.room) == 0 {
+		r.room = make([]value, 8)
+	}
+	v := &r.room[0]
+	v.up, r.room = up, r.room[1:]
+	return v
 }
 
 // readJSON reads a document strictly: one value, in UTF-8, no name twice.
@@ -131,7 +172,8 @@ func (r *reading) read(v *value, depth int) *problem {
 func (r *reading) readList(v *value, depth int) *problem {
 	v.kind = listKind
 	for r.next() != ']' {
-		item := &value{up: v, at: len(v.items)}
+		item := r.value(v)
+		item.at = len(v.items)
 		if p := r.read(item, depth+1); p != nil {
 			return p
 		}
@@ -142,17 +184,17 @@ func (r *reading) readList(v *value, depth int) *problem {
 }
 
 func (r *reading) readMap(v *value, depth int) *problem {
-	v.kind, v.byName = mapKind, map[string]*value{}
+	v.kind = mapKind
 	for r.next() != '}' {
-		field := &value{up: v, name: r.string()}
-		if v.byName[field.name] != nil {
+		field := r.value(v)
+		field.name = r.string()
+		if v.get(field.name) != nil {
 			return problemAt(field, "", "the field is there twice")
 		}
 		if p := r.read(field, depth+1); p != nil {
 			return p
 		}
-		v.byName[field.name] = field
-		v.items = append(v.items, field)
+		v.put(field)
 	}
 	r.at++
 	return nil

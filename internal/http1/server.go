@@ -107,7 +107,7 @@ const newFor = 5 * time.Second
 // Shutdown closes the listener, lets requests end, and closes their connections. It
 // returns the error of ctx if that ends before; Close then ends what is left.
 func (s *Server) Shutdown(ctx context.Context) error {
-	s.stop()
+	_ = s.stop() // a listener that cannot be closed is closed
 	s.mu.Lock()
 	for c := range s.conns {
 		c.hurry()

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -40,7 +41,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain")
 	w.Header().Set("B", "two\r\nlines")
 	w.Header()["A"] = []string{"1", "2"}
-	w.Header().Set("Content-Length", fmt.Sprint(b.Len()))
+	w.Header().Set("Content-Length", strconv.Itoa(b.Len()))
 	w.WriteHeader(http.StatusTeapot)
 	_, _ = w.Write(b.Bytes())
 }
@@ -164,6 +165,7 @@ func answers(t *testing.T, request, text string) string {
 			return b.String()
 		}
 		body, err := io.ReadAll(res.Body)
+		_ = res.Body.Close()
 		if res.Header.Get("Date") == "" && res.StatusCode == http.StatusTeapot {
 			t.Error("an answer has no date")
 		}
@@ -210,7 +212,7 @@ func requests() []string {
 		strings.Replace(get, "\r\n\r\n", "\r\nCookie: "+long+"\r\nCookie: "+long+"\r\n\r\n", 1) + get,
 		strings.Replace(get, "\r\n\r\n", "\r\nCookie: "+strings.Repeat(long, 12)+"\r\n\r\n", 1),
 		strings.Replace(get, "\r\n\r\n", strings.Repeat("\r\nA: b", 50)+"\r\n\r\n", 1) + get,
-		strings.Replace(get, "\r\n", "\n", -1),
+		strings.ReplaceAll(get, "\r\n", "\n"),
 		strings.Replace(get, "/nginx", "/nginx/\x00", 1),
 		strings.Replace(get, "/nginx", "/ng inx", 1),
 		strings.Replace(get, "/nginx", "/%zz", 1),
@@ -329,6 +331,7 @@ func (p *pair) status(t *testing.T) (status int, last bool) {
 		t.Fatal(err)
 	}
 	_, _ = io.Copy(io.Discard, res.Body)
+	_ = res.Body.Close()
 	return res.StatusCode, res.Close
 }
 
