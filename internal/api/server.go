@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -198,11 +197,11 @@ const (
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
-	var running sync.WaitGroup
+	var running http1.Underway
 	server := http1.New(&http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			running.Add(1)
-			defer running.Done()
+			running.Begin()
+			defer running.End()
 			s.ServeHTTP(w, r)
 		}),
 		ReadTimeout:                  readTimeout,
@@ -224,7 +223,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		<-served
 	}
 	cut()
-	running.Wait()
+	<-running.None()
 	return err
 }
 

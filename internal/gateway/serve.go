@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/drossel-io/drossel/internal/http1"
 	"github.com/drossel-io/drossel/internal/redact"
 )
 
@@ -28,12 +29,12 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	// Requests outlive ctx; this one ends them, upgraded connections too.
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
-	var running underway
+	var running http1.Underway
 	settings := &g.rules.Load().settings
 	server := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			running.begin()
-			defer running.end()
+			running.Begin()
+			defer running.End()
 			defer g.panicked()
 			g.ServeHTTP(w, r)
 		}),
@@ -60,7 +61,7 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 		<-served
 	}
 	cut()
-	<-running.none()
+	<-running.None()
 	g.rules.Load().transports.closeIdle()
 	return err
 }
@@ -81,13 +82,13 @@ func (g *Gateway) panicked() {
 
 // shutDown lets requests end, for a time: those of upgraded connections too, which
 // package net/http does not know any more.
-func (g *Gateway) shutDown(ctx context.Context, server *http.Server, running *underway) {
+func (g *Gateway) shutDown(ctx context.Context, server *http.Server, running *http1.Underway) {
 	drain := g.rules.Load().settings.Drain
 	ctx, cancel := context.WithTimeout(ctx, drain)
 	defer cancel()
 	err := server.Shutdown(ctx)
 	select {
-	case <-running.none():
+	case <-running.None():
 	case <-ctx.Done():
 		err = ctx.Err()
 	}

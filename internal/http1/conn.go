@@ -199,7 +199,7 @@ func (c *conn) handle() (handled bool) {
 			return
 		}
 		if p := recover(); p != http.ErrAbortHandler { //nolint:errorlint // it is a value, as for package net/http
-			c.server.logf("http1: panic serving a request: %v\n%s", p, debug.Stack())
+			c.server.logf("http1: panic of type %T serving a request\n%s", p, debug.Stack())
 		}
 	}()
 	c.watch.begin()

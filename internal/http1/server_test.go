@@ -506,13 +506,13 @@ func TestShutdownEndsInTime(t *testing.T) {
 func TestPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines bytes.Buffer
-		plain := plainServer(func(_ http.ResponseWriter, _ *http.Request) { panic("no reason") })
+		plain := plainServer(func(_ http.ResponseWriter, _ *http.Request) { panic("s3cret") })
 		plain.ErrorLog = log.New(&lines, "", 0)
 		p := connect(t, http1.New(plain, longest, writeTimeout))
 		p.send(t, get)
 		p.end(t)
 		synctest.Wait()
-		if !strings.Contains(lines.String(), "no reason") || !strings.Contains(lines.String(), "TestPanic") {
+		if !strings.Contains(lines.String(), "panic of type string") || strings.Contains(lines.String(), "s3cret") || !strings.Contains(lines.String(), "TestPanic") {
 			t.Errorf("the log is %s", &lines)
 		}
 	})

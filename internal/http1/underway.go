@@ -1,22 +1,24 @@
-package gateway
+package http1
 
 import "sync"
 
-// An underway counts requests that are running. Unlike a sync.WaitGroup it may be waited for while more begin,
+// An Underway counts requests that are running. Unlike a sync.WaitGroup it may be waited for while more begin,
 // as they do on open connections during the end of a server. The zero value counts none.
-type underway struct {
+type Underway struct {
 	mu   sync.Mutex // guards the fields below
 	n    int
 	idle chan struct{} // closed when there is none; nil if nobody waits
 }
 
-func (u *underway) begin() {
+// Begin counts a request.
+func (u *Underway) Begin() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.n++
 }
 
-func (u *underway) end() {
+// End is for the end of one that was counted.
+func (u *Underway) End() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.n--
@@ -26,8 +28,8 @@ func (u *underway) end() {
 	}
 }
 
-// none is closed as soon as no request is running.
-func (u *underway) none() <-chan struct{} {
+// None returns what is closed as soon as no request is running.
+func (u *Underway) None() <-chan struct{} {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	idle := u.idle
