@@ -131,12 +131,12 @@ func (s *section) object(b schemaBuilder) schemaOf {
 func rangeOf(s form) string {
 	switch s := s.(type) {
 	case durationForm:
-		return "; " + writeDuration(s.least) + " to " + writeDuration(s.most)
+		return "; " + DurationText(s.least) + " to " + DurationText(s.most)
 	case sizeForm:
 		if s.most == math.MaxInt64 {
-			return "; at least " + writeSize(s.least)
+			return "; at least " + SizeText(s.least)
 		}
-		return "; " + writeSize(s.least) + " to " + writeSize(s.most)
+		return "; " + SizeText(s.least) + " to " + SizeText(s.most)
 	default:
 		return ""
 	}

@@ -22,7 +22,7 @@ func (r *reader) duration(n *node, what string, in durationForm) (time.Duration,
 		r.rateError(n, what, err)
 		return 0, false
 	case d < in.least || d > in.most:
-		r.errorf(n, "", "%s must be %s to %s, not %s", what, writeDuration(in.least), writeDuration(in.most), clip(text))
+		r.errorf(n, "", "%s must be %s to %s, not %s", what, DurationText(in.least), DurationText(in.most), clip(text))
 		return 0, false
 	}
 	return d, true
@@ -44,35 +44,38 @@ func (r *reader) size(n *node, what string, in sizeForm) (int64, bool) {
 		r.errorf(n, "write such as 256MiB; units are B, kB, MB, GB, KiB, MiB, GiB", "%s: %s is not a size", what, quote(text))
 		return 0, false
 	case v*factors[unit] < in.least && in.most == math.MaxInt64:
-		r.errorf(n, "", "%s must be at least %s, not %s", what, writeSize(in.least), clip(text))
+		r.errorf(n, "", "%s must be at least %s, not %s", what, SizeText(in.least), clip(text))
 		return 0, false
 	case v*factors[unit] < in.least || v*factors[unit] > in.most:
-		r.errorf(n, "", "%s must be %s to %s, not %s", what, writeSize(in.least), writeSize(in.most), clip(text))
+		r.errorf(n, "", "%s must be %s to %s, not %s", what, SizeText(in.least), SizeText(in.most), clip(text))
 		return 0, false
 	}
 	return v * factors[unit], true
 }
 
-// writeDuration writes a duration as the file has it, in the largest unit that holds
-// it exactly.
-func writeDuration(d time.Duration) string {
+// DurationText writes a duration as a policy has it, in the largest unit that holds it
+// exactly, such as 90s. It is not negative and has whole microseconds.
+func DurationText(d time.Duration) string {
 	for _, unit := range []struct {
 		name string
-		d    time.Duration
+		is   time.Duration
 	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}, {"ms", time.Millisecond}} {
-		if d >= unit.d && d%unit.d == 0 {
-			return strconv.FormatInt(int64(d/unit.d), 10) + unit.name
+		if d >= unit.is && d%unit.is == 0 {
+			return strconv.FormatInt(int64(d/unit.is), 10) + unit.name
 		}
 	}
 	return strconv.FormatInt(d.Microseconds(), 10) + "us"
 }
 
-// writeSize writes a number of bytes as the file has it, in the largest unit that
-// holds it exactly.
-func writeSize(n int64) string {
-	for i, unit := range []string{"GiB", "MiB", "KiB"} {
-		if factor := int64(1) << (30 - 10*i); n >= factor && n%factor == 0 {
-			return strconv.FormatInt(n/factor, 10) + unit
+// SizeText writes a number of bytes as a policy has it, in the largest unit that holds
+// it exactly, such as 64KiB. It is not negative.
+func SizeText(n int64) string {
+	for _, unit := range []struct {
+		name string
+		is   int64
+	}{{"GiB", 1 << 30}, {"GB", 1e9}, {"MiB", 1 << 20}, {"MB", 1e6}, {"KiB", 1 << 10}, {"kB", 1e3}} {
+		if n >= unit.is && n%unit.is == 0 {
+			return strconv.FormatInt(n/unit.is, 10) + unit.name
 		}
 	}
 	return strconv.FormatInt(n, 10) + "B"

@@ -171,7 +171,7 @@ func effectiveStore(s policy.Store) any {
 	}
 	t := block{{"url", s.Redacted()}}
 	if s.OnRedis() {
-		t.add("deadline", durationText(s.Deadline))
+		t.add("deadline", policy.DurationText(s.Deadline))
 		t.add("prefix", s.Prefix)
 		t.add("instances", instances(s))
 		if s.PasswordFile != "" {
@@ -181,7 +181,7 @@ func effectiveStore(s policy.Store) any {
 			t.add("tls", effectiveStoreTLS(s.TLS))
 		}
 	}
-	t.add("max_memory", sizeText(s.MaxMemory))
+	t.add("max_memory", policy.SizeText(s.MaxMemory))
 	return t
 }
 
@@ -200,32 +200,6 @@ func effectiveStoreTLS(s policy.StoreTLS) tree {
 		}
 	}
 	return t
-}
-
-// durationText writes a duration as the file has it, in the largest unit that holds it exactly.
-func durationText(d time.Duration) string {
-	for _, unit := range []struct {
-		name string
-		is   time.Duration
-	}{{"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}, {"ms", time.Millisecond}} {
-		if d%unit.is == 0 {
-			return strconv.FormatInt(int64(d/unit.is), 10) + unit.name
-		}
-	}
-	return strconv.FormatInt(d.Microseconds(), 10) + "us"
-}
-
-// sizeText writes a number of bytes in the largest unit that holds it exactly.
-func sizeText(n int64) string {
-	for _, unit := range []struct {
-		name   string
-		factor int64
-	}{{"GiB", 1 << 30}, {"GB", 1e9}, {"MiB", 1 << 20}, {"MB", 1e6}, {"KiB", 1 << 10}, {"kB", 1e3}} {
-		if n%unit.factor == 0 {
-			return strconv.FormatInt(n/unit.factor, 10) + unit.name
-		}
-	}
-	return strconv.FormatInt(n, 10) + "B"
 }
 
 func effectiveDecisions(d policy.Decisions) block {

@@ -28,19 +28,19 @@ func effectiveGateway(g policy.Gateway) block {
 	if g.CORS != nil {
 		t.add("cors", tree{{"origins", g.CORS.Origins}, {"credentials", g.CORS.Credentials}})
 	}
-	t.add("max_header", sizeText(g.MaxHeader))
+	t.add("max_header", policy.SizeText(g.MaxHeader))
 	if g.MaxBody > 0 {
-		t.add("max_body", sizeText(g.MaxBody))
+		t.add("max_body", policy.SizeText(g.MaxBody))
 	}
 	if g.MaxConnections > 0 {
 		t.add("max_connections", g.MaxConnections)
 	}
 	timeouts := tree{}
 	for _, x := range timeoutsOf(g) {
-		timeouts.add(x.name, durationText(x.is))
+		timeouts.add(x.name, policy.DurationText(x.is))
 	}
 	t.add("timeouts", timeouts)
-	t.add("drain", durationText(g.Drain))
+	t.add("drain", policy.DurationText(g.Drain))
 	return t
 }
 
@@ -69,23 +69,23 @@ func bounds(g policy.Gateway) string {
 	}
 	var parts []string
 	if g.MaxBody > 0 {
-		parts = append(parts, "bodies up to "+sizeText(g.MaxBody))
+		parts = append(parts, "bodies up to "+policy.SizeText(g.MaxBody))
 	}
 	if g.MaxConnections > 0 {
 		parts = append(parts, plural(g.MaxConnections, "connection")+" at once")
 	}
 	standard := policy.DefaultGateway()
 	if g.MaxHeader != standard.MaxHeader {
-		parts = append(parts, "heads up to "+sizeText(g.MaxHeader))
+		parts = append(parts, "heads up to "+policy.SizeText(g.MaxHeader))
 	}
 	usual := timeoutsOf(standard)
 	for i, x := range timeoutsOf(g) {
 		if x.is != usual[i].is {
-			parts = append(parts, x.name+" "+durationText(x.is))
+			parts = append(parts, x.name+" "+policy.DurationText(x.is))
 		}
 	}
 	if g.Drain != standard.Drain {
-		parts = append(parts, "drain "+durationText(g.Drain))
+		parts = append(parts, "drain "+policy.DurationText(g.Drain))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -112,8 +112,8 @@ func (c *comparison) gateway(b, n policy.Gateway) {
 	c.restart(what, "proxy_protocol", onOff(b.ProxyProtocol), onOff(n.ProxyProtocol))
 	c.moved(what, "preserve_host", onOff(b.PreserveHost), onOff(n.PreserveHost))
 	c.moved(what, "cors", corsText(b.CORS), corsText(n.CORS))
-	c.restart(what, "max_header", sizeText(b.MaxHeader), sizeText(n.MaxHeader))
-	c.moved(what, "max_body", orNone(sizeText(b.MaxBody), b.MaxBody == 0), orNone(sizeText(n.MaxBody), n.MaxBody == 0))
+	c.restart(what, "max_header", policy.SizeText(b.MaxHeader), policy.SizeText(n.MaxHeader))
+	c.moved(what, "max_body", orNone(policy.SizeText(b.MaxBody), b.MaxBody == 0), orNone(policy.SizeText(n.MaxBody), n.MaxBody == 0))
 	c.restart(what, "max_connections", orNone(number(int64(b.MaxConnections)), b.MaxConnections == 0), orNone(number(int64(n.MaxConnections)), n.MaxConnections == 0))
 	was := timeoutsOf(b)
 	for i, is := range timeoutsOf(n) {
@@ -121,9 +121,9 @@ func (c *comparison) gateway(b, n policy.Gateway) {
 		if is.restart {
 			tell = c.restart
 		}
-		tell(what, is.name, durationText(was[i].is), durationText(is.is))
+		tell(what, is.name, policy.DurationText(was[i].is), policy.DurationText(is.is))
 	}
-	c.moved(what, "drain", durationText(b.Drain), durationText(n.Drain))
+	c.moved(what, "drain", policy.DurationText(b.Drain), policy.DurationText(n.Drain))
 }
 
 func onOff(b bool) string {
