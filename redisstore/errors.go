@@ -125,6 +125,9 @@ func classify(err error) *Error {
 // changed anything, or fail in its midst.
 func refused(reply ServerError) *Error {
 	code := word(reply.code())
+	if strings.Contains(string(reply), "The user executing the script can't run this command") {
+		code = "NOPERM" // 7.0 says it with this word outside of scripts alone
+	}
 	kind, text := explained(code)
 	e := &Error{Kind: kind, Code: code, text: text}
 	inside := strings.Contains(string(reply), "script:") || strings.Contains(string(reply), "user_script")

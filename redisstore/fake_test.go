@@ -115,6 +115,7 @@ func TestNotExecuted(t *testing.T) {
 		{ServerError("NOPERM No permissions"), Permission, true},
 		{ServerError("NOAUTH Authentication required."), Permission, true},
 		{ServerError("NOPERM User x has no permissions to run the 'lpop' command script: 1, on @user_script:9."), Permission, false},
+		{ServerError("ERR The user executing the script can't run this command or subcommand script: 1, on @user_script:9."), Permission, false},
 		{ServerError("ERR attempt to index a nil value script: 1, on @user_script:9."), Server, false},
 		{&dialError{errors.New("refused")}, Connection, true},
 		{errors.New("EOF"), Connection, false},

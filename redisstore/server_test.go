@@ -329,6 +329,11 @@ func TestRefusals(t *testing.T) {
 	weak := openStore(t, "redis://weak:x@"+server.Addr, nil)
 	_, err = takeOne(t.Context(), weak, b, "alice")
 	wantError(t, "a user without the keys", err, Permission)
+	server.Do("ACL", "SETUSER", "setless", "on", "nopass", "~*", "+@all", "-set")
+	_, err = takeOne(t.Context(), openStore(t, "redis://setless:x@"+server.Addr, nil), b, "alice")
+	if own, ok := errors.AsType[*Error](err); !ok || own.Kind != Permission || !strings.Contains(err.Error(), "ACL") {
+		t.Errorf("a user who may not do all that a script does: %v", err)
+	}
 	if d, err := s.Get(t.Context(), b, "alice"); err != nil || d.Remaining != 99 {
 		t.Errorf("%d are left, error %v, want 99", d.Remaining, err)
 	}
