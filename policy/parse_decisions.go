@@ -20,6 +20,12 @@ type Decisions struct {
 	ForwardAuth []string // the proxies that may ask by forward-auth: nginx, caddy, haproxy, traefik, envoy
 }
 
+// Files are the files that the section names, as it does.
+func (d *Decisions) Files() []string {
+	named := []string{d.TokenFile, d.TLS.Cert, d.TLS.Key, d.TLS.ClientCA}
+	return slices.DeleteFunc(named, func(name string) bool { return name == "" })
+}
+
 // DecisionsTLS are files in PEM; the zero DecisionsTLS means no TLS.
 type DecisionsTLS struct {
 	Cert, Key string

@@ -83,6 +83,16 @@ func TestServeDecisions(t *testing.T) {
 		t.Errorf("the count was not kept: %v", answer)
 	}
 
+	put("token", "third-token-0123456789\n") // the policy stays as it is
+	s.until(t, "^policy reloaded")
+	s.until(t, "files of decisions differ, nothing else$")
+	if status, _ := ask(t, http.DefaultClient, url, "third-token-0123456789", question); status != 200 {
+		t.Errorf("status %d with another token", status)
+	}
+	if status, _ := ask(t, http.DefaultClient, url, "second-token-0123456789", question); status != 401 {
+		t.Errorf("status %d with the token before that", status)
+	}
+
 	put("policy.yaml", strings.Replace(text, ", token_file: token", "", 1))
 	s.until(t, "^policy NOT reloaded")
 	s.until(t, "token_file cannot be taken away while decisions are served$")
@@ -214,6 +224,18 @@ func TestServeDecisionsTLS(t *testing.T) {
 	_ = res.Body.Close()
 	if got := res.TLS.PeerCertificates[0].Subject.CommonName; got != "next" {
 		t.Errorf("after a reload the certificate of %s is shown", got)
+	}
+	// The same files with another certificate in them.
+	newer := writePair(t, filepath.Join(dir, "next.pem"), filepath.Join(dir, "next-key.pem"), "newer", authority)
+	s.until(t, "^policy reloaded")
+	s.until(t, "files of decisions differ, nothing else$")
+	res, err = with().Get(url + "/v1/decide")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if !res.TLS.PeerCertificates[0].Equal(newer.Leaf) {
+		t.Errorf("the certificate of %s is shown", res.TLS.PeerCertificates[0].Subject.CommonName)
 	}
 	s.stop(errors.New("done"))
 	s.until(t, "^stopped: done$")

@@ -83,6 +83,11 @@ func (p *program) parse(path, name string, text []byte) reading {
 		return glob(pattern)
 	}
 	r.policy, r.problems = policy.ParseWith(name, text, around)
+	if r.policy != nil {
+		for _, file := range r.policy.Decisions.Files() {
+			_, _ = around.Files(file) // who needs it says what is wrong with it
+		}
+	}
 	r.sum = textSum(sum.Sum(nil))
 	return r
 }
@@ -216,28 +221,11 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 	switch {
 	case known && !asked:
 	case read.sum == r.inForceSum:
-		if err := r.renewSecrets(); err != nil {
-			r.refuse(err, nil)
-			return
-		}
 		r.telemetry.InForce(r.inForce)
 		r.tell(slog.LevelInfo, "policy unchanged", "#"+r.inForce.Fingerprint+" stays in force", nil)
 	default:
 		r.replace(ctx, read, text)
 	}
-}
-
-// renewSecrets reads the files that the decisions section names again: tokens and certificates change
-// while the policy does not.
-func (r *reloader) renewSecrets() error {
-	if r.decisions == nil {
-		return nil
-	}
-	put, err := r.decisions.next(r, r.limiter)
-	if err != nil {
-		return err
-	}
-	return put()
 }
 
 // replace puts a text in force, or says why not.
@@ -259,7 +247,11 @@ func (r *reloader) replace(ctx context.Context, read reading, text []byte) {
 	r.telemetry.InForce(next)
 	lines := make([]string, 0, len(changes)+len(problems))
 	lines = append(lines, aligned(changes)...)
-	if len(changes) == 0 {
+	switch {
+	case len(changes) > 0:
+	case before.Fingerprint == next.Fingerprint:
+		lines = append(lines, "files of decisions differ, nothing else")
+	default:
 		lines = append(lines, "no limit, class or route differs")
 	}
 	if secret, err := r.secret(next, r.path); err == nil && !r.store.same(next.Store, secret) {
