@@ -147,12 +147,11 @@ func (m *limiting) pass(w http.ResponseWriter, r *http.Request, d *drossel.Decis
 
 func (m *limiting) setFields(h http.Header, d *drossel.Decision, now int64, next time.Duration, v *values) {
 	shown := [1]shown{{m.item, d, next}}
-	m.fields.set(h, &report{
-		shown:  shown[:],
-		denied: !d.Allowed,
-		wait:   policy.WaitFor(m.item.budget, d.RetryAfter).Microseconds(),
-		now:    now,
-	}, frame{m.lists, m.item.quota}, v)
+	r := report{shown: shown[:], now: now}
+	if !d.Allowed {
+		r.denied, r.wait = true, policy.WaitFor(m.item.budget, d.RetryAfter).Microseconds()
+	}
+	m.fields.set(h, &r, frame{m.lists, m.item.quota}, v)
 }
 
 func (m *limiting) deny(w http.ResponseWriter, r *http.Request, decided *drossel.Decision, now int64, next time.Duration) {

@@ -15,6 +15,7 @@ type item struct {
 	first     bool  // windows start at the first charge
 	limit     int64 // the quota; 0 denies all
 	period    int64 // microseconds
+	unit      int64 // how long one unit lasts, microseconds; 0 if that is not a whole number
 	capacity  int64 // the most units that may come at once
 	rest      int64 // token bucket: the debt that leaves one unit, microseconds
 
@@ -38,6 +39,9 @@ func newItem(b *drossel.Budget) *item {
 		capacity:  b.Capacity(),
 
 		windowEnds: b.WindowEnd,
+	}
+	if it.limit > 0 && it.period%it.limit == 0 {
+		it.unit = it.period / it.limit
 	}
 	if l.Algorithm == drossel.TokenBucket && it.limit > 0 {
 		burst := l.Burst
@@ -93,7 +97,12 @@ func (it *item) until(d *drossel.Decision, next time.Duration, now int64) int64 
 }
 
 // refill is how long the limit's rate takes for so many units.
-func (it *item) refill(units int64) int64 { return mulDivUp(units, it.period, it.limit) }
+func (it *item) refill(units int64) int64 {
+	if it.unit > 0 { // as in most limits; a division takes longer than the digits of its result
+		return units * it.unit
+	}
+	return mulDivUp(units, it.period, it.limit)
+}
 
 // windowEnd returns how long the window lasts.
 func (it *item) windowEnd(d *drossel.Decision, now int64) int64 {

@@ -27,8 +27,9 @@ func (t *text) string(s string) {
 	if t.free < len(s) {
 		t.grow(len(s))
 	}
+	end := t.free
 	t.free -= len(s)
-	copy(t.room[t.free:], s)
+	copy(t.room[t.free:end], s)
 }
 
 // pairs are the texts of the numbers from 00 to 99, the first digit in the lower byte.
