@@ -92,11 +92,16 @@ func (v Via) String() string {
 // address: httplimit.New(lim, ip.Key). For a peer with an IPv4 address it does
 // not allocate.
 func (c ClientIP) Key(r *http.Request) string {
+	// Small enough to be inlined: a copy of c would cost as much as reading the address.
 	if c.From == "" && c.IPv4Prefix == 0 { // the peer, whole
-		if n, ok := parsePlain4(r.RemoteAddr); ok {
-			return n.text
+		if end := plain4(r.RemoteAddr, new([4]byte)); end > 0 {
+			return r.RemoteAddr[:end]
 		}
 	}
+	return c.slowKey(r)
+}
+
+func (c *ClientIP) slowKey(r *http.Request) string {
 	req := Request{Peer: peerOf(r), Fields: r.Header}
 	found := c.find(&req)
 	return c.key(found.node)

@@ -40,33 +40,42 @@ func parseNode(s string) (node, bool) {
 	}
 }
 
-// parsePlain4 reads a.b.c.d and a.b.c.d:port in one pass: what nearly every peer
-// is. What it does not read may still be a node.
+// parsePlain4 reads a.b.c.d and a.b.c.d:port: what nearly every peer is. What it does
+// not read may still be a node.
 func parsePlain4(s string) (node, bool) {
 	var octets [4]byte
-	at, i := 0, 0
-	for {
-		value, start := 0, i
-		for i < len(s) && s[i]-'0' <= 9 && i-start < 3 {
-			value = value*10 + int(s[i]-'0')
-			i++
-		}
-		if i == start || value > 255 || i-start > 1 && s[start] == '0' {
-			return node{}, false
-		}
-		octets[at] = byte(value)
-		if at++; at == 4 {
-			break
-		}
-		if i == len(s) || s[i] != '.' {
-			return node{}, false
-		}
-		i++
-	}
-	if i < len(s) && (s[i] != ':' || !isPort(s[i+1:])) {
+	end := plain4(s, &octets)
+	if end == 0 {
 		return node{}, false
 	}
-	return node{netip.AddrFrom4(octets), s[:i]}, true
+	return node{netip.AddrFrom4(octets), s[:end]}, true
+}
+
+// plain4 returns where the address of a.b.c.d or a.b.c.d:port ends, 0 if s is something
+// else. It fills in octets if there are any.
+func plain4(s string, octets *[4]byte) (end int) {
+	i := 0
+	for at := range octets {
+		if at > 0 {
+			if i >= len(s) || s[i] != '.' {
+				return 0
+			}
+			i++
+		}
+		start, value := i, uint32(0)
+		for i < len(s) && s[i]-'0' <= 9 {
+			value = value*10 + uint32(s[i]-'0')
+			i++
+		}
+		if digits := i - start; digits == 0 || digits > 3 || value > 255 || digits > 1 && s[start] == '0' {
+			return 0
+		}
+		octets[at] = byte(value)
+	}
+	if i < len(s) && (s[i] != ':' || !isPort(s[i+1:])) {
+		return 0
+	}
+	return i
 }
 
 // parseForwardedNode reads a node of RFC 7239: IPv6 only in brackets, and a
