@@ -416,8 +416,17 @@ func TestClientsCannotSpoilAQuestion(t *testing.T) {
 	s := serve(t, "identity: {attributes: {user: given}}\nlimits: {l: 20/h by user}\nroutes: {POST /orders: {limits: [l]}, /: unlimited}\n")
 	long := strings.Repeat("x", 60<<10)
 	questions := []map[string]any{
-		{}, {"host": long}, {"headers": map[string]string{"X-Api-Key": long}}, {"query": long}, {"path": "/orders?" + long}, {"attributes": map[string]string{"user": ""}, "ip": "::1"},
-		{"path": "http://api.example.com/orders"}, {"path": "http://" + long + "/orders?a=b"}, {"path": "orders"}, {"path": "/orders#" + long}, {"path": "HTTP://x/orders", "query": "a=b"},
+		{},
+		{"host": long},
+		{"headers": map[string]string{"X-Api-Key": long}},
+		{"query": long},
+		{"path": "/orders?" + long},
+		{"attributes": map[string]string{"user": ""}, "ip": "::1"},
+		{"path": "http://api.example.com/orders"},
+		{"path": "http://" + long + "/orders?a=b"},
+		{"path": "orders"},
+		{"path": "/orders#" + long},
+		{"path": "HTTP://x/orders", "query": "a=b"},
 	}
 	for _, q := range questions {
 		for name, value := range map[string]any{"method": "POST", "path": "/orders", "attributes": map[string]string{"user": "u"}} {
