@@ -64,7 +64,7 @@ func (p *program) printPolicy(parsed *policy.Policy) {
 	if len(parsed.Limits) > 0 {
 		t := newTable("LIMIT", "RATE", ">AT ONCE", ">FULL AGAIN", "BY", "USED BY")
 		for _, l := range parsed.Limits {
-			t.add(l.Name, l.Budget.Limit().String()+ratesRemark(parsed, l), number(l.AtOnce()), fullAgain(l), orDash(l.By), usedBy(l))
+			t.add(l.Name, l.Budget.Limit().String()+ratesRemark(parsed, l), number(l.AtOnce()), fullAgain(l), orDash(l.By), usedBy(parsed, l))
 		}
 		t.print(p.stdout, "")
 		p.printf("\n")
@@ -146,9 +146,13 @@ func fullAgain(l *policy.Limit) string {
 }
 
 // usedBy says where a limit applies, and what is special about its denials.
-func usedBy(l *policy.Limit) string {
+func usedBy(parsed *policy.Policy, l *policy.Limit) string {
 	text := strings.Join(l.UsedBy, ", ")
-	if text == "" {
+	switch {
+	case text != "":
+	case parsed.Decisions.Listen != "":
+		text = "who asks for it by name"
+	default:
 		text = "nothing"
 	}
 	var remarks []string
