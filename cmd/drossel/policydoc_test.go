@@ -174,22 +174,3 @@ func TestPolicyDocNotSupported(t *testing.T) {
 		t.Errorf("keys of %v only", seen)
 	}
 }
-
-// Links within the page lead somewhere.
-func TestPolicyDocAnchors(t *testing.T) {
-	doc := policyDoc(t)
-	var anchors []string
-	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(doc, -1) {
-		name := regexp.MustCompile(`[^a-z0-9_ -]`).ReplaceAllString(strings.ToLower(heading[1]), "")
-		anchors = append(anchors, strings.ReplaceAll(name, " ", "-"))
-	}
-	links := regexp.MustCompile(`\]\(#([^)]*)\)`).FindAllStringSubmatch(doc, -1)
-	if len(links) < 10 {
-		t.Fatalf("%d links", len(links))
-	}
-	for _, link := range links {
-		if !slices.Contains(anchors, link[1]) {
-			t.Errorf("#%s leads nowhere: %v", link[1], anchors)
-		}
-	}
-}
