@@ -80,7 +80,7 @@ func decodeStrictly(t *testing.T, data []byte, into any) {
 }
 
 func TestVectors(t *testing.T) {
-	data, err := os.ReadFile("testdata/vectors.json")
+	data, err := os.ReadFile("../../storetest/testdata/vectors.json")
 	if err != nil {
 		t.Fatal(err)
 	}
