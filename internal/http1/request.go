@@ -61,6 +61,7 @@ const (
 	host kind = iota
 	length
 	connection
+	pragma
 	special // which package net/http has to see
 	plain
 )
@@ -73,7 +74,9 @@ func kindOf(name string) kind {
 		return length
 	case "Connection":
 		return connection
-	case "Transfer-Encoding", "Trailer", "Expect", "Upgrade", "Pragma":
+	case "Pragma":
+		return pragma
+	case "Transfer-Encoding", "Expect":
 		return special
 	default:
 		return plain
@@ -90,8 +93,7 @@ func (r *request) init(ctx context.Context, peer string, longest int64) {
 
 // begin forgets the last request.
 func (r *request) begin() {
-	header := r.http.Header
-	clear(header)
+	clear(r.http.Header)
 	*r.http = r.blank
 	r.at, r.end, r.line, r.length = 0, 0, 0, 0
 	r.seen = [plain + 1]bool{}
@@ -129,7 +131,8 @@ func (r *request) read(l []byte, next int) bool {
 	case len(l) > 0:
 		return r.readField(l)
 	}
-	if !r.seen[host] {
+	// Package net/http makes a Cache-Control of a Pragma that has none beside it.
+	if !r.seen[host] || r.seen[pragma] && r.http.Header["Cache-Control"] == nil {
 		return false
 	}
 	r.end = next + int(r.length)
@@ -145,7 +148,7 @@ func (r *request) readFirst(l []byte) bool {
 	if len(l) == 0 || r.first != string(l) {
 		const protocol = " HTTP/1.1"
 		method, target, ok := strings.Cut(strings.TrimSuffix(string(l), protocol), " ")
-		if !ok || !bytes.HasSuffix(l, []byte(protocol)) || !isToken(method) || method == http.MethodConnect || !isTarget(target) {
+		if !ok || !bytes.HasSuffix(l, []byte(protocol)) || !isToken(method) || !isTarget(target) {
 			return false
 		}
 		parsed, err := url.ParseRequestURI(target)
@@ -244,7 +247,7 @@ func (r *request) add(f *field) bool {
 		}
 	case special:
 		return false
-	case plain:
+	case pragma, plain:
 	}
 	r.seen[f.kind] = true
 	r.values = append(r.values, f.value)

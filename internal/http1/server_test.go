@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
@@ -213,6 +215,11 @@ func requests() []string {
 		strings.Replace(get, "\r\n\r\n", "\r\nCookie: "+strings.Repeat(long, 12)+"\r\n\r\n", 1),
 		strings.Replace(get, "\r\n\r\n", strings.Repeat("\r\nA: b", 50)+"\r\n\r\n", 1) + get,
 		strings.ReplaceAll(get, "\r\n", "\n"),
+		strings.Replace(get, "drossel:80\r\n", "drossel:80\n", 1),
+		strings.Repeat(strings.Replace(get, "\r\n\r\n", "\r\nA: 1\r\nB: 2\r\nA: 3\r\nC: 4\r\n\r\n", 1), 2),
+		strings.Replace(get, "GET", "G@T", 1),
+		strings.Replace(get, "GET", "", 1),
+		strings.Replace(get, "GET", "CONNECT", 1),
 		strings.Replace(get, "/nginx", "/nginx/\x00", 1),
 		strings.Replace(get, "/nginx", "/ng inx", 1),
 		strings.Replace(get, "/nginx", "/%zz", 1),
@@ -236,8 +243,11 @@ func requests() []string {
 		strings.Replace(get, "*/*", "*\xff\x80*", 1),
 		strings.Replace(get, "*/*", "*\r*", 1),
 		strings.Replace(get, "Accept:*/*", "Pragma: no-cache", 1),
+		strings.Replace(get, "Accept:*/*", "Pragma: no-cache\r\nCache-Control: no-cache", 1),
 		strings.Replace(get, "Accept:*/*", "Expect: 100-continue", 1),
+		strings.Replace(post, "Host", "Expect: 100-continue\r\nHost", 1),
 		strings.Replace(get, "Accept:*/*", "Trailer: x", 1),
+		strings.Replace(get, "Accept:*/*", "Upgrade: h2c", 1),
 		strings.Replace(get, "Accept:*/*", "Upgrade: h2c\r\nConnection: Upgrade", 1),
 		strings.Replace(post, "Content-Length", "content-length", 1),
 		strings.Replace(post, "12", "0012", 1),
@@ -289,6 +299,114 @@ func FuzzLikeNetHTTP(f *testing.F) {
 	})
 }
 
+// here reports by a header field whether a request is served without package net/http.
+func here(w http.ResponseWriter, r *http.Request) {
+	_, rest := w.(http.Flusher)
+	w.Header().Set("Here", strconv.FormatBool(!rest))
+	if r.Method == http.MethodPost {
+		w.Header().Set("Was-Post", "1")
+	}
+	_, _ = io.WriteString(w, r.Method)
+}
+
+// What most clients send is served here, and what is long or in doubt is not.
+func TestWhoServes(t *testing.T) {
+	for _, tt := range []struct {
+		request string
+		here    bool
+	}{
+		{get, true},
+		{post, true},
+		{strings.Replace(get, "GET", "HEAD", 1), true},
+		{strings.Replace(get, "GET", "PURGE", 1), true},
+		{strings.Replace(get, "Accept:", "Connection: close\r\nAccept:", 1), true},
+		{strings.Replace(get, "Accept:", "Pragma: no-cache\r\nCache-Control: no-cache\r\nAccept:", 1), true},
+		{strings.Replace(get, "Accept:", "Cookie: "+strings.Repeat("x", 10_000)+"\r\nAccept:", 1), true},
+		{"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n" + strings.Repeat("x", 1000), true},
+		{"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\n\r\n" + strings.Repeat("x", 1001), false},
+		{"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", false},
+		{strings.Replace(get, "1.1", "1.0", 1), false},
+		{strings.Replace(get, "Accept:", "Connection: Upgrade\r\nUpgrade: h2c\r\nAccept:", 1), false},
+		{strings.Replace(get, "Accept:", "Cookie: "+strings.Repeat("x", 17_000)+"\r\nAccept:", 1), false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			got := perform(newServer(here), tt.request)
+			if !strings.Contains(got, "\r\nHere: "+strconv.FormatBool(tt.here)+"\r\n") {
+				t.Errorf("%.80q is answered %q, want Here: %t", tt.request, got, tt.here)
+			}
+		})
+	}
+}
+
+// TLS is for package net/http, which finds out whether its client speaks HTTP/2.
+func TestTLS(t *testing.T) {
+	plain := httptest.NewUnstartedServer(http.HandlerFunc(here))
+	plain.EnableHTTP2 = true
+	plain.StartTLS()
+	defer plain.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newServer(here)
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(tls.NewListener(l, plain.TLS)) }()
+	res, err := plain.Client().Get("https://" + l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if res.Header.Get("Here") != "false" || res.ProtoMajor != 2 {
+		t.Errorf("%s, Here: %s", res.Proto, res.Header.Get("Here"))
+	}
+	plain.Client().CloseIdleConnections()
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+		t.Errorf("Serve returns %v", err)
+	}
+}
+
+// An answer has its own fields only, in the order of their names.
+func TestFields(t *testing.T) {
+	for range 20 { // the order of a map is another one each time
+		synctest.Test(t, func(t *testing.T) {
+			got := perform(newServer(here), post+get)
+			date := time.Now().UTC().Format(http.TimeFormat)
+			want := "HTTP/1.1 200 OK\r\nHere: true\r\nWas-Post: 1\r\nDate: " + date + "\r\nContent-Length: 4\r\n\r\nPOST" +
+				"HTTP/1.1 200 OK\r\nHere: true\r\nDate: " + date + "\r\nContent-Length: 3\r\n\r\nGET"
+			if got != want {
+				t.Errorf("answered\n%q, want\n%q", got, want)
+			}
+		})
+	}
+}
+
+// A client gets its last answer even if it has sent more than is read.
+func TestLastAnswerArrives(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newServer(here)
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	for range 20 {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(c, strings.Replace(get, "Accept:", "Connection: close\r\nAccept:", 1)+strings.Repeat("x", 30_000))
+		if got, err := io.ReadAll(c); err != nil || !bytes.HasSuffix(got, []byte("\r\n\r\nGET")) {
+			t.Errorf("answered %q, error %v", got, err)
+		}
+		_ = c.Close()
+	}
+	_ = s.Close()
+	<-done
+}
+
 // A pair is a server and the other end of a connection.
 type pair struct {
 	net.Conn
@@ -326,13 +444,22 @@ func (p *pair) send(t *testing.T, text string) {
 
 func (p *pair) status(t *testing.T) (status int, last bool) {
 	t.Helper()
+	status, last, _ = p.answer(t)
+	return status, last
+}
+
+func (p *pair) answer(t *testing.T) (status int, last bool, body string) {
+	t.Helper()
 	res, err := http.ReadResponse(p.read, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _ = io.Copy(io.Discard, res.Body)
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
 	_ = res.Body.Close()
-	return res.StatusCode, res.Close
+	return res.StatusCode, res.Close, string(text)
 }
 
 // end reports how long it takes until the connection is closed.
@@ -425,17 +552,65 @@ func TestNextIsEarly(t *testing.T) {
 		p := connect(t, newServer(func(w http.ResponseWriter, r *http.Request) {
 			select {
 			case <-r.Context().Done():
-			case <-time.After(time.Minute):
+			case <-time.After(2 * time.Second):
 			}
 			echo(w, r)
 		}))
 		p.send(t, post)
 		time.Sleep(time.Second)
 		go func() { _, _ = io.WriteString(p, get+post) }()
-		for i := range 3 {
-			if status, last := p.status(t); status != http.StatusTeapot || last {
-				t.Errorf("%d: status %d, last %t", i, status, last)
+		for i, method := range []string{"POST", "GET", "POST"} {
+			if status, last, body := p.answer(t); status != http.StatusTeapot || last || !strings.HasPrefix(body, method+" ") {
+				t.Errorf("%d: status %d, last %t, body %s", i, status, last, body)
 			}
+		}
+		for range 2 {
+			time.Sleep(time.Second)
+			p.send(t, get)
+			if status, last := p.status(t); status != http.StatusTeapot || last {
+				t.Errorf("later: status %d, last %t", status, last)
+			}
+		}
+	})
+}
+
+// Somebody who waits for the end of a request that has ended reads nothing of the next one.
+func TestContextOutlivesRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		contexts := make(chan context.Context, 2)
+		p := connect(t, newServer(func(w http.ResponseWriter, r *http.Request) {
+			contexts <- r.Context()
+			here(w, r)
+		}))
+		p.send(t, get)
+		p.answer(t)
+		ctx := <-contexts
+		done := ctx.Done()
+		p.send(t, post[:2])
+		p.send(t, post[2:])
+		if _, _, body := p.answer(t); body != http.MethodPost {
+			t.Errorf("answered %q", body)
+		}
+		if ctx.Err() != nil {
+			t.Errorf("the context has ended: %v", ctx.Err())
+		}
+		_ = p.Close()
+		<-done
+	})
+}
+
+// A connection that goes over to package net/http has none of the deadlines that it had.
+func TestHandedOverLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := connect(t, newServer(here))
+		p.send(t, get)
+		p.answer(t)
+		time.Sleep(2 * writeTimeout)
+		p.send(t, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+		time.Sleep(readTimeout / 2)
+		p.send(t, "0\r\n\r\n")
+		if status, last := p.status(t); status != http.StatusOK || last {
+			t.Errorf("status %d, last %t", status, last)
 		}
 	})
 }
