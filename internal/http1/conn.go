@@ -137,9 +137,9 @@ func (c *conn) await() bool {
 	if c.state.Load() != stateNew {
 		c.state.Store(stateIdle)
 	}
-	// Shutdown says that it closes before it hurries those that are idle.
-	if c.server.closing.Load() && c.state.Load() == stateIdle {
-		return false
+	// Shutdown says that it closes before it hurries, which may have been a moment ago.
+	if c.server.closing.Load() {
+		c.hurry()
 	}
 	if len(c.buf) > kept || c.buf == nil {
 		c.buf = make([]byte, usual)

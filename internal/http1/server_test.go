@@ -658,6 +658,21 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
+// A connection that is accepted while the server shuts down holds up nobody.
+func TestShutdownMeetsAccept(t *testing.T) {
+	for range 200 {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServer(echo)
+			p := connect(t, s)
+			start := time.Now()
+			if err := s.Shutdown(t.Context()); err != nil || time.Since(start) > 5*time.Second {
+				t.Errorf("Shutdown returns %v after %v", err, time.Since(start))
+			}
+			p.end(t)
+		})
+	}
+}
+
 // Shutdown waits for a handler as long as it may, and Close does not.
 func TestShutdownEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
