@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 )
 
+//nolint:gochecknoglobals // never changed
 var (
 	escapedSlashes = strings.NewReplacer("%2f", "%252f", "%2F", "%252f")
 	backslashes    = strings.NewReplacer("\\", "/", "%5c", "/", "%5C", "/")
