@@ -1,10 +1,14 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"flag"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -41,4 +45,23 @@ func mask(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	text := took.ReplaceAllString(ts.ReadFile(args[0]), "T s")
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(text), 0o600))
+}
+
+// The first signal ends a command that waits for its standard input.
+func TestSignalWhileReading(t *testing.T) {
+	for _, args := range [][]string{{"check", "-"}, {"explain", "-", "GET /"}, {"serve", "-"}, {"test", "-"}, {"simulate", filepath.Join("..", "..", "examples", "smallest.yaml"), "-"}} {
+		ctx, stop := context.WithCancelCause(t.Context())
+		stdin, says := io.Pipe()
+		var stdout, stderr strings.Builder
+		code := make(chan int)
+		go func() { code <- run(ctx, args, stdin, &stdout, &stderr) }()
+		if _, err := says.Write([]byte("#")); err != nil { // so it reads
+			t.Fatal(err)
+		}
+		stop(errors.New("interrupt signal received"))
+		if c := <-code; c != exitFailed || stderr.String() != "drossel: interrupt signal received\n" {
+			t.Errorf("%v: exit code %d, %q", args, c, stderr.String())
+		}
+		_ = says.Close()
+	}
 }

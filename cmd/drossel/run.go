@@ -32,6 +32,7 @@ type program struct {
 // run is the program. Data goes to stdout, all else to stderr; the result is the exit code. It ends
 // early, and in order, when ctx is done.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	stdin = untilDone(ctx, stdin)
 	p := &program{stdin: stdin, stdout: stdout, stderr: stderr, env: os.LookupEnv}
 	root := p.root()
 	root.SetArgs(args)
@@ -43,6 +44,34 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		err = context.Cause(ctx) // which signal it was
 	}
 	return p.code(err)
+}
+
+// A readerFunc is a Reader.
+type readerFunc func(into []byte) (int, error)
+
+func (f readerFunc) Read(into []byte) (int, error) { return f(into) }
+
+// untilDone reads r until ctx is done: a terminal may never say anything, and the program is to end with
+// the first signal. What is then still waiting for r ends with the program.
+func untilDone(ctx context.Context, r io.Reader) io.Reader {
+	type result struct {
+		text []byte
+		err  error
+	}
+	return readerFunc(func(into []byte) (int, error) {
+		read := make(chan result, 1)
+		go func() {
+			text := make([]byte, len(into)) // into is the caller's again when ctx is done
+			n, err := r.Read(text)
+			read <- result{text[:n], err}
+		}()
+		select {
+		case got := <-read:
+			return copy(into, got.text), got.err
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	})
 }
 
 // errReported ends a command that has already said what is wrong.

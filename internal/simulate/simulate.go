@@ -210,7 +210,7 @@ func (s *simulation) countCheck(record uint32, status int, limit *policy.Limit, 
 	if !ok {
 		i = s.learn(limit)
 	}
-	if s.store.mute[c.Budget.Name()] {
+	if i < 0 || s.store.mute[c.Budget.Name()] {
 		return
 	}
 	l := &s.limits[i]
@@ -245,7 +245,8 @@ func (s *simulation) countCheck(record uint32, status int, limit *policy.Limit, 
 	}
 }
 
-// learn finds the number of a limit that a route holds in a copy of its own.
+// learn finds the number of a limit that a route holds in a copy of its own; -1 if the policy
+// has none: what denies a route that says deny, or a path that has too many readings.
 func (s *simulation) learn(limit *policy.Limit) int {
 	i := slices.IndexFunc(s.policy.Limits, func(l *policy.Limit) bool { return l.Name == limit.Name })
 	s.byLimit[limit] = i

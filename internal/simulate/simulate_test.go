@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -71,6 +72,32 @@ func TestBlindLimitHasNoVote(t *testing.T) {
 					tt.limits, gap, counted, r.Denied, tt.gap, tt.counted, denied)
 			}
 		})
+	}
+}
+
+// What denies without being a limit of the policy is counted by class: a route that says deny, and a
+// path whose readings have more limits than a batch holds.
+func TestDeniedByNoLimit(t *testing.T) {
+	nine := func(unit string) string {
+		var all []string
+		for i := range 9 {
+			all = append(all, strconv.Itoa(100+i)+"/"+unit+" by ip")
+		}
+		return "{limits: [" + strings.Join(all, ", ") + "]}"
+	}
+	text := "routes:\n  /: {limits: [1000/h by ip]}\n  /a/: " + nine("h") + "\n  /b/: " + nine("m") + "\n  /no/: deny\n"
+	log := ""
+	for _, path := range []string{"/", "/no/x", "/no", "/a/../b/", "/a/"} {
+		log += strings.Replace(oneLine, "GET / ", "GET "+path+" ", 1)
+	}
+	r := run(t, text, log, nil)
+	if r.Requests != 5 || r.Denied != 3 || len(r.Limits) != 19 {
+		t.Errorf("%d requests, %d denied, %d limits", r.Requests, r.Denied, len(r.Limits))
+	}
+	for _, c := range r.Classes {
+		if want := map[string]int{"/no/": 2, "/b/": 1}[c.Route]; c.Denied != want {
+			t.Errorf("%s: %d denied, want %d", c.Route, c.Denied, want)
+		}
 	}
 }
 
