@@ -22,6 +22,7 @@ func BenchmarkTake(b *testing.B) {
 	}{
 		{"token_bucket", []string{"1000000/s"}},
 		{"token_bucket by take.lua", []string{"1000000/s"}},
+		{"one key", []string{"1000000/s"}},
 		{"thirds", []string{"7000/3s burst 1000000"}},
 		{"fixed_window", []string{"1000M/h fixed_window"}},
 		{"sliding_counter", []string{"1000M/m sliding_counter"}},
@@ -32,6 +33,10 @@ func BenchmarkTake(b *testing.B) {
 		{"four mixed", []string{"1000000/s", "1000M/h fixed_window", "1000M/m sliding_counter", "1000M/month calendar"}},
 	} {
 		for _, parallel := range []int{1, 128} {
+			keys := 1000
+			if tt.name == "one key" {
+				keys = 1
+			}
 			b.Run(fmt.Sprintf("%s/%d", tt.name, parallel), func(b *testing.B) {
 				server.Do("FLUSHALL")
 				s := openStore(b, server.URL(), nil)
@@ -47,14 +52,14 @@ func BenchmarkTake(b *testing.B) {
 				if parallel == 1 {
 					batch := &drossel.Batch{}
 					for n := 0; b.Loop(); n++ {
-						benchTake(b, s, batch, budgets, n)
+						benchTake(b, s, batch, budgets, n%keys)
 					}
 				} else {
 					b.SetParallelism(parallel / 2)
 					b.RunParallel(func(pb *testing.PB) {
 						batch := &drossel.Batch{}
 						for n := 0; pb.Next(); n++ {
-							benchTake(b, s, batch, budgets, n)
+							benchTake(b, s, batch, budgets, n%keys)
 						}
 					})
 				}
@@ -67,7 +72,7 @@ func BenchmarkTake(b *testing.B) {
 func benchTake(b *testing.B, s *Store, batch *drossel.Batch, budgets []*drossel.Budget, n int) {
 	batch.Checks = batch.Checks[:0]
 	for _, budget := range budgets {
-		batch.Checks = append(batch.Checks, drossel.Check{Budget: budget, Key: "client-" + strconv.Itoa(n%1000), Cost: 1})
+		batch.Checks = append(batch.Checks, drossel.Check{Budget: budget, Key: "client-" + strconv.Itoa(n), Cost: 1})
 	}
 	batch.ID = drossel.NewID()
 	if err := s.Take(background, batch); err != nil {

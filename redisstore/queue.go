@@ -3,14 +3,13 @@ package redisstore
 import (
 	"context"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 )
 
-// A call is the part of a batch that one script has to do: keys and as many
-// arguments.
+// A call is the part of a batch that one script has to do: keys, and what is asked of
+// each.
 type call struct {
 	script  *script
 	keys    []string
@@ -265,25 +264,6 @@ func deliver(calls []*call, reply string, err error) {
 			close(c.done)
 		}
 	}
-}
-
-func commandOf(calls []*call) []string {
-	n := 0
-	for _, c := range calls {
-		n += len(c.keys)
-	}
-	command := make([]string, 3, 4+2*n)
-	command[0], command[1], command[2] = "EVALSHA", calls[0].script.sha, strconv.Itoa(n)
-	for _, c := range calls {
-		command = append(command, c.keys...)
-	}
-	for _, c := range calls {
-		command = append(command, c.args...)
-	}
-	if at := calls[0].at; at != "" {
-		command = append(command, at)
-	}
-	return command
 }
 
 // share returns how many of the lines are about c.

@@ -21,12 +21,11 @@ type rate struct {
 	full   int64 // the capacity
 	bucket algo.TokenBucket
 
-	one   atomic.Pointer[packed] // the numbers of a check of one unit
+	one   atomic.Pointer[packed] // what is asked for one unit of a token bucket
 	edges atomic.Pointer[edges]
 }
 
-// packed is the numbers of a check as a script reads them, and what they depend on
-// beside the rate.
+// packed is what a script is asked, and what that depends on beside the rate.
 type packed struct {
 	wide algo.Span
 	text string
@@ -88,43 +87,44 @@ func (r *rate) kind() byte {
 	}
 }
 
-// numbers appends what a script needs to decide c, whose budget's rate r is. now is
-// the caller's time, for calendars.
-func (r *rate) numbers(buf []byte, c *drossel.Check, id drossel.ID, now int64) []byte {
+// arg is what a script is asked of c, whose budget's rate r is: kind, mode and numbers.
+func (r *rate) arg(c *drossel.Check, mode byte, id drossel.ID, at *moment) string {
+	buf := append(make([]byte, 0, 96), r.kind(), mode)
 	if r.limit.Algorithm == drossel.TokenBucket {
-		return r.bucketNumbers(buf, c)
+		return r.bucketArg(buf, c)
 	}
 	buf = appendNumbers(buf, c.Cost, c.Cost+c.Reserve, r.limit.Quota)
 	switch r.limit.Algorithm {
 	case drossel.Calendar:
-		return appendNumbers(buf, r.windows(c.Budget, now)...)
+		buf = appendNumbers(buf, r.windows(c.Budget, at.near())...)
 	case drossel.FixedWindow:
-		return appendNumbers(buf, r.period, 0, 0, 0, 0)
+		buf = appendNumbers(buf, r.period, 0, 0, 0, 0)
 	case drossel.Concurrency:
-		return append(appendNumbers(buf, r.period), id[:]...)
+		buf = append(appendNumbers(buf, r.period), id[:]...)
 	default:
-		return appendNumbers(buf, r.period)
+		buf = appendNumbers(buf, r.period)
 	}
+	return string(buf)
 }
 
-func (r *rate) bucketNumbers(buf []byte, c *drossel.Check) []byte {
+func (r *rate) bucketArg(buf []byte, c *drossel.Check) string {
 	us, num := c.Budget.WidestDebt()
 	wide := algo.Span{Us: us, Num: num}
-	simple := c.Cost == 1 && c.Reserve == 0
-	if p := r.one.Load(); simple && p != nil && p.wide == wide {
-		return append(buf, p.text...)
+	usual := c.Cost == 1 && c.Reserve == 0 && buf[1] == '2'
+	if p := r.one.Load(); usual && p != nil && p.wide == wide {
+		return p.text
 	}
-	from := len(buf)
 	cost, _ := r.bucket.Lasts(c.Cost)
 	need, _ := r.bucket.Lasts(c.Cost + c.Reserve)
 	buf = binary.LittleEndian.AppendUint32(buf, uint32(r.bucket.Den()))
 	for _, span := range []algo.Span{cost, need, r.bucket.Full(), wide} {
 		buf = appendSpan(buf, span)
 	}
-	if simple {
-		r.one.Store(&packed{wide, string(buf[from:])})
+	text := string(buf)
+	if usual {
+		r.one.Store(&packed{wide, text})
 	}
-	return buf
+	return text
 }
 
 // windows returns the edges around now.

@@ -61,21 +61,13 @@ func (s *Store) correction(b *drossel.Batch, at *moment) *call {
 			c.add(key, r.refund(head(r.kind()), check, b.Now))
 		}
 	}
-	c.end()
 	return c
 }
 
-func head(kind byte) []byte { return append(make([]byte, 0, 64), kind, '-', ',') }
+func head(kind byte) []byte { return append(make([]byte, 0, 64), kind, '-') }
 
 func (c *call) add(key string, arg []byte) {
 	c.keys, c.args = append(c.keys, key), append(c.args, string(arg))
-}
-
-// end marks the last argument as the last.
-func (c *call) end() {
-	if n := len(c.args) - 1; n >= 0 {
-		c.args[n] = c.args[n][:2] + "." + c.args[n][3:]
-	}
 }
 
 // refund appends what gives back the difference of c, which was charged at chargedAt.
@@ -145,7 +137,6 @@ func (s *Store) renew(ctx context.Context, b *drossel.Batch, at *moment) error {
 	if len(leases) == 0 {
 		return nil
 	}
-	c.end()
 	c.answers = len(leases)
 	if err := s.queue.do(ctx, c); err != nil {
 		return err

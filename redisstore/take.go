@@ -57,6 +57,11 @@ func (s *Store) ask(ctx context.Context, q *question, b *drossel.Batch, at *mome
 	if err := s.queue.do(ctx, &q.call); err != nil {
 		return err
 	}
+	return q.decide(b)
+}
+
+// decide fills in b from the reply.
+func (q *question) decide(b *drossel.Batch) error {
 	now, err := q.now()
 	if err != nil {
 		return err
@@ -80,32 +85,22 @@ type question struct {
 func (s *Store) question(b *drossel.Batch, at *moment) *question {
 	q := &question{call: call{script: s.scripts.bucket, at: at.text()}}
 	q.keys, q.args = q.keyRoom[:0], q.argRoom[:0]
-	denied, last := false, -1
+	denied := false
 	for i := range b.Checks {
 		c := &b.Checks[i]
 		r := s.rates.of(c.Budget)
 		q.rates[i] = r
 		denied = denied || !c.Shadow && r.never(c)
-		if r.full > 0 {
-			last = i
-		}
 		if r.full > 0 && r.limit.Algorithm != drossel.TokenBucket {
 			q.script = s.scripts.take
 		}
 	}
-	buf, near := make([]byte, 0, 96), at.near()
 	for i := range b.Checks {
 		c, r := &b.Checks[i], q.rates[i]
-		if r.full == 0 {
-			continue
+		if r.full > 0 {
+			q.keys = append(q.keys, s.key(r.state, c))
+			q.args = append(q.args, r.arg(c, r.mode(c, b.Peek, denied), b.ID, at))
 		}
-		follows := byte(',')
-		if i == last {
-			follows = '.'
-		}
-		buf = append(buf[:0], r.kind(), r.mode(c, b.Peek, denied), follows)
-		q.keys = append(q.keys, s.key(r.state, c))
-		q.args = append(q.args, string(r.numbers(buf, c, b.ID, near)))
 	}
 	q.answers = len(q.keys)
 	return q

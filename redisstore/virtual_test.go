@@ -13,10 +13,11 @@ import (
 // timeLine is the line of each script that asks Redis for the time.
 const timeLine = "local time, margin = redis.call('TIME'), 2000\n"
 
-// virtualLine takes the time from the last argument, if there is one too many. The
-// margin is longer: a key must not end because a test is slow.
+// virtualLine takes the time from the last argument, if that is one, and the argument
+// away. The margin is longer: a key must not end because a test is slow.
 const virtualLine = "local time, margin = redis.call('TIME'), 2000\n" +
-	"if #ARGV > #KEYS then time, margin = {0, 0}, 3600000; time[1], time[2] = string.match(ARGV[#ARGV], '^(%-?%d+) (%-?%d+)$') end\n"
+	"local at = {string.match(ARGV[#ARGV], '^(%-?%d+) (%-?%d+)$')}\n" +
+	"if at[2] then time, margin, ARGV[#ARGV] = at, 3600000, nil end\n"
 
 // virtualMargin is the margin of virtualLine, milliseconds.
 const virtualMargin = 3_600_000

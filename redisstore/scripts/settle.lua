@@ -1,5 +1,5 @@
--- Corrects charges, and ends and renews leases. Its calls are as those of take.lua: a
--- key and numbers each, kind, "-" and whether more of the call follows. A call may
+-- Corrects charges, and ends and renews leases. Its calls are as the batches of
+-- bucket.lua, with "-" for a mode. A call may
 -- begin with the mark of its batch, kind m: where that stands the rest is not done
 -- again. The kinds in lower case give back what was taken too much, those in upper
 -- case charge the rest. The reply is lines: the time, then for each call 1, 0 if it
@@ -9,7 +9,7 @@ local change = {}
 local renewed
 
 function change.b(key, arg)
-  local n, bu, bc, ku, kc, charged, at, own = numbers('<I4dI4dI4ddI4', arg, 4)
+  local n, bu, bc, ku, kc, charged, at, own = numbers('<I4dI4dI4ddI4', arg, 3)
   local u, c, width, wider, stored = arrival(key, n, own)
   if not u or now < charged then return end
   -- Those who queued behind a held request have been told when to leave, so their
@@ -28,7 +28,7 @@ function change.b(key, arg)
 end
 
 function change.B(key, arg)
-  local n, iu, ic, mu, mc, width = numbers('<I4dI4dI4I4', arg, 4)
+  local n, iu, ic, mu, mc, width = numbers('<I4dI4dI4I4', arg, 3)
   local u, c, stored, wider = arrival(key, n, width)
   local latest = now + mu
   if not u or u < now then u, c = now, 0 end
@@ -42,32 +42,32 @@ end
 
 -- A window loses what was charged in it, as long as it is the one that is kept.
 function change.f(key, arg)
-  local back, charged, from, ends = numbers('<dddd', arg, 4)
+  local back, charged, from, ends = numbers('<dddd', arg, 3)
   local start, count = counts(key, ONE)
   if not start then return end
   if ends == 0 then ends = start + from else if start ~= from then return end end
   if charged < start or charged >= ends or now >= ends then return end
-  call('SET', key, format('%.0f %.0f', start, max(0, count - back)), 'PX', ttl(ends))
+  write(key, format('%.0f %.0f', start, max(0, count - back)), ends)
 end
 
 local function most(count, rest, limit) return count + min(rest, max(0, 2 * limit - count)) end
 
 local function up(seen)
   return function(key, arg)
-    local rest, limit, a, b, c, d, e = numbers('<ddddddd', arg, 4)
+    local rest, limit, a, b, c, d, e = numbers('<ddddddd', arg, 3)
     local start, count = counts(key, ONE)
     local ends
     local _
     start, count, _, ends = seen(start, count, a, b, c, d, e)
     if bad then return end
-    call('SET', key, format('%.0f %.0f', start, most(count, rest, limit)), 'PX', ttl(ends))
+    write(key, format('%.0f %.0f', start, most(count, rest, limit)), ends)
   end
 end
 
 change.F, change.G, change.C = up(fixedView), up(firstView), up(calendarView)
 
 function change.s(key, arg)
-  local back, charged, period = numbers('<ddd', arg, 4)
+  local back, charged, period = numbers('<ddd', arg, 3)
   local start, cur, prev = counts(key, TWO)
   local bucket = floorTo(charged, period)
   if not start or bucket < floorTo(now, period) - period then return end
@@ -78,19 +78,19 @@ function change.s(key, arg)
   else
     return
   end
-  call('SET', key, format('%.0f %.0f %.0f', start, cur, prev), 'PX', ttl(start + 2 * period))
+  write(key, format('%.0f %.0f %.0f', start, cur, prev), start + 2 * period)
 end
 
 function change.S(key, arg)
-  local rest, limit, period = numbers('<ddd', arg, 4)
+  local rest, limit, period = numbers('<ddd', arg, 3)
   local start, cur, prev = counts(key, TWO)
   start, cur, prev = counterView(start, cur, prev, period)
   if bad then return end
-  call('SET', key, format('%.0f %.0f %.0f', start, most(cur, rest, limit), prev), 'PX', ttl(start + 2 * period))
+  write(key, format('%.0f %.0f %.0f', start, most(cur, rest, limit), prev), start + 2 * period)
 end
 
 function change.l(key, arg)
-  local back, at, period = numbers('<ddd', arg, 4)
+  local back, at, period = numbers('<ddd', arg, 3)
   local log = openLog(key, period)
   if log.sum == 0 or at <= now - period then return end
   local i = call('LPOS', key, format('%.0f', at))
@@ -112,7 +112,7 @@ function change.l(key, arg)
 end
 
 function change.L(key, arg)
-  local rest, period = numbers('<dd', arg, 4)
+  local rest, period = numbers('<dd', arg, 3)
   local log = openLog(key, period)
   dropLog(log)
   if not bad then writeLog(log, rest) end
@@ -120,8 +120,8 @@ end
 
 -- A lease ends with its ID; that of another who has the place by now does not.
 function change.n(key, arg)
-  local period = numbers('<d', arg, 4)
-  local h, id = openHolders(key, period), string.sub(arg, 12)
+  local period = numbers('<d', arg, 3)
+  local h, id = openHolders(key, period), string.sub(arg, 11)
   if not h.stored or bad then return end
   purge(h)
   local ends = call('ZSCORE', key, id)
@@ -133,8 +133,8 @@ function change.n(key, arg)
 end
 
 function change.N(key, arg)
-  local period = numbers('<d', arg, 4)
-  local h, id = openHolders(key, period), string.sub(arg, 12)
+  local period = numbers('<d', arg, 3)
+  local h, id = openHolders(key, period), string.sub(arg, 11)
   if bad then return end
   purge(h)
   local ends = h.stored and call('ZSCORE', key, id)
@@ -145,22 +145,20 @@ function change.N(key, arg)
 end
 
 local out = {time[1] .. ' ' .. time[2]}
-local i, count = 0, #KEYS
-while i < count do
-  local done, last = false, nil
-  bad, renewed = nil, {}
-  repeat
-    i = i + 1
-    local kind, _
-    kind, _, last = byte(ARGV[i], 1, 3)
-    kind = string.char(kind)
-    if kind == 'm' then
-      done = not call('SET', KEYS[i], '1', 'NX', 'PX', (numbers('<d', ARGV[i], 4)))
-    elseif not done then
-      change[kind](KEYS[i], ARGV[i])
-    end
-  until last == 46
-  out[#out + 1] = bad or (done and '0' or '1')
-  for j = 1, bad and 0 or #renewed do out[#out + 1] = renewed[j] end
+local done = false
+renewed = {}
+for p = 1, #plan, 5 do
+  local key, arg, last = planned(p)
+  local kind = string.sub(arg, 1, 1)
+  if kind == 'm' then
+    done = not call('SET', key, '1', 'NX', 'PX', (numbers('<d', arg, 3)))
+  elseif not done then
+    change[kind](key, arg)
+  end
+  if last then
+    out[#out + 1] = bad or (done and '0' or '1')
+    for j = 1, bad and 0 or #renewed do out[#out + 1] = renewed[j] end
+    done, bad, renewed = false, nil, {}
+  end
 end
-return table.concat(out, '\n')
+return finish(out)

@@ -26,15 +26,41 @@ local bad
 -- ttl is how long a key is kept whose state matters until us, in milliseconds.
 local function ttl(us) return ceil(max(0, us - now) / 1000) + margin end
 
+-- What keys hold that were read, or will once the script ends, which is when they are
+-- written; and how long they then live.
+local held, ends = {}, {}
+
 -- read returns a string, nil if there is none.
 local function read(key)
-  local raw = pcall('GET', key)
-  if not raw then return nil end
-  if type(raw) ~= 'string' then
-    bad = 'state'
-    return nil
+  local raw = held[key]
+  if raw == nil then
+    raw = pcall('GET', key)
+    if raw and raw.err then
+      bad = 'state'
+      return nil
+    end
+    held[key] = raw
   end
-  return raw
+  return raw or nil
+end
+
+local function write(key, value, till)
+  held[key], ends[key] = value, ttl(till)
+end
+
+-- finish writes what is to be written, and returns the lines of the reply as one text.
+local function finish(out)
+  for key, ms in pairs(ends) do call('SET', key, held[key], 'PX', ms) end
+  return table.concat(out, '\n')
+end
+
+-- planned returns what stands at p in the plan, which is as in bucket.lua: a key, what is
+-- asked of it, and whether it is the last of its batch.
+local count = #ARGV
+local plan = count > 1 and ARGV[count] or '\1\0\1\0\1'
+local function planned(p)
+  local k1, k2, a1, a2, flags = byte(plan, p, p + 4)
+  return KEYS[k1 + 256 * k2], ARGV[a1 + 256 * a2], flags % 2 == 1
 end
 
 -- arrival reads an arrival time over the denominator n, as one of width sees it; then the
@@ -70,15 +96,15 @@ local function arrival(key, n, width)
 end
 
 local function setArrival(key, us, num, n, width, wider)
-  local value, ends = nil, us
+  local value, till = nil, us
   if wider and wider > us then
-    value, ends = format('%.0f %.0f %.0f %.0f%02d', us, num, n, wider, width), wider
+    value, till = format('%.0f %.0f %.0f %.0f%02d', us, num, n, wider, width), wider
   elseif num > 0 then
     value = format('%.0f %.0f %.0f%02d', us, num, n, width)
   else
     value = format('%.0f%02d', us, width)
   end
-  call('SET', key, value, 'PX', ttl(ends))
+  write(key, value, till)
 end
 
 -- beyond is the wider time of a debt that is cut for one of width.

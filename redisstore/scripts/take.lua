@@ -8,7 +8,7 @@ local look, keep, report = {}, {}, {}
 local view, fits, repaired, raws = {}, {}, {}, {} -- by check
 
 function look.b(i, key, arg)
-  local n, iu, ic, nu, nc, fu, fc, wu, wc = numbers('<I4dI4dI4dI4dI4', arg, 4)
+  local n, iu, ic, nu, nc, fu, fc, wu, wc = numbers('<I4dI4dI4dI4dI4', arg, 3)
   local _, width = math.frexp(wu)
   local u, c, stored, wider, _, raw = arrival(key, n, width)
   local cut = false
@@ -42,12 +42,12 @@ end
 local function keepWindow(i, key, charge)
   local start, count, ends, cost = unpack(view[i])
   if charge then count = count + cost end
-  call('SET', key, format('%.0f %.0f', start, count), 'PX', ttl(ends))
+  write(key, format('%.0f %.0f', start, count), ends)
 end
 
 local function lookWindow(seen)
   return function(i, key, arg)
-    local cost, need, limit, a, b, c, d, e = numbers('<dddddddd', arg, 4)
+    local cost, need, limit, a, b, c, d, e = numbers('<dddddddd', arg, 3)
     local start, count, _, raw = counts(key, ONE)
     local fixed, ends
     start, count, fixed, ends = seen(start, count, a, b, c, d, e)
@@ -61,7 +61,7 @@ look.g, keep.g = lookWindow(firstView), keepWindow
 look.c, keep.c = lookWindow(calendarView), keepWindow
 
 function look.s(i, key, arg)
-  local cost, need, limit, period = numbers('<dddd', arg, 4)
+  local cost, need, limit, period = numbers('<dddd', arg, 3)
   local start, cur, prev, raw = counts(key, TWO)
   local fixed
   start, cur, prev, fixed = counterView(start, cur, prev, period)
@@ -74,11 +74,11 @@ end
 function keep.s(i, key, charge)
   local start, cur, prev, cost, period = unpack(view[i])
   if charge then cur = cur + cost end
-  call('SET', key, format('%.0f %.0f %.0f', start, cur, prev), 'PX', ttl(start + 2 * period))
+  write(key, format('%.0f %.0f %.0f', start, cur, prev), start + 2 * period)
 end
 
 function look.l(i, key, arg)
-  local cost, need, limit, period = numbers('<dddd', arg, 4)
+  local cost, need, limit, period = numbers('<dddd', arg, 3)
   local log = openLog(key, period)
   dropLog(log)
   log.limit, log.cost, log.fits = limit, cost, 0
@@ -103,9 +103,9 @@ function report.l(i)
 end
 
 function look.n(i, key, arg)
-  local cost, need, limit, period = numbers('<dddd', arg, 4)
+  local cost, need, limit, period = numbers('<dddd', arg, 3)
   local h = openHolders(key, period)
-  h.id, h.cost, h.fits = string.sub(arg, 36), cost, 0
+  h.id, h.cost, h.fits = string.sub(arg, 35), cost, 0
   view[i] = h
   local ends = h.stored and call('ZSCORE', key, h.id)
   h.holds = ends and tonumber(ends) > now and ends
@@ -150,30 +150,29 @@ local names = {}
 for name in pairs(look) do names[byte(name)] = name end
 
 local out = {time[1] .. ' ' .. time[2]}
-local i, count = 0, #KEYS
-while i < count do
-  local first, allowed, last = i + 1, true, nil
-  bad = nil
-  repeat
-    i = i + 1
-    local kind, mode
-    kind, mode, last = byte(ARGV[i], 1, 3)
-    raws[i], repaired[i] = nil, false
-    fits[i] = look[names[kind]](i, KEYS[i], ARGV[i])
-    if not fits[i] and mode < 51 then allowed = false end
-  until last == 46
+local asked, whose = {}, {} -- by check
+local first, i, allowed = 1, 0, true
+for p = 1, #plan, 5 do
+  local last
+  i = i + 1
+  whose[i], asked[i], last = planned(p)
+  local kind, mode = byte(asked[i], 1, 2)
+  raws[i], repaired[i] = nil, false
+  fits[i] = look[names[kind]](i, whose[i], asked[i])
+  if not fits[i] and mode < 51 then allowed = false end
 
-  if bad then
+  if last and bad then
     out[#out + 1] = bad
-  else
+  elseif last then
     out[#out + 1] = allowed and '1' or '0'
     for j = first, i do
-      local kind, mode = byte(ARGV[j], 1, 2)
+      kind, mode = byte(asked[j], 1, 2)
       kind = names[kind]
       local charge = allowed and fits[j] and (mode == 50 or mode == 53)
-      if charge or (repaired[j] and mode ~= 48 and mode ~= 51) then keep[kind](j, KEYS[j], charge) end
+      if charge or (repaired[j] and mode ~= 48 and mode ~= 51) then keep[kind](j, whose[j], charge) end
       out[#out + 1] = report[kind] and report[kind](j) or raws[j] or ''
     end
   end
+  if last then first, allowed, bad = i + 1, true, nil end
 end
-return table.concat(out, '\n')
+return finish(out)
