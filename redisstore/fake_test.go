@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -244,6 +245,60 @@ func TestGivenUp(t *testing.T) {
 		if err := s.Take(t.Context(), batchOfOne(t, "k")); !errors.Is(err, ErrClosed) {
 			t.Errorf("after Close: %v", err)
 		}
+	})
+}
+
+// What was asked before leaves nothing behind: each caller has the answer about its own
+// key, whoever gave up meanwhile, before its call was under way or after.
+func TestAnswersAreOnesOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const keys = 50
+		numbers := map[string]int{} // of keys in Redis
+		s := newOn(t, clientFunc(func(_ context.Context, command ...string) (any, error) {
+			time.Sleep(time.Duration(len(command)) * time.Millisecond)
+			n, _ := strconv.Atoi(command[2])
+			reply, sent := "1800000000 0", command[3:3+n]
+			if n == 1 && len(command) == 5 {
+				return reply + fmt.Sprintf("\n1\n18000000%08d20", numbers[sent[0]]), nil
+			}
+			for plan := command[len(command)-1]; plan != ""; plan = plan[stepSize:] {
+				reply += fmt.Sprintf("\n1\n18000000%08d20", numbers[sent[int(plan[0])-1]])
+			}
+			return reply, nil
+		}), &Options{Connections: 2})
+		b := parse(t, "x", "1000/h")
+		for i := range keys {
+			numbers[s.key(b.StateID(), &drossel.Check{Key: strconv.Itoa(i)})] = i * 1000
+		}
+		var calls sync.WaitGroup
+		var answered atomic.Int64
+		for i := range 200 {
+			calls.Go(func() {
+				for n := range 100 {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+(7*i+13*n)%200)*time.Millisecond)
+					key := (i*n + n) % keys
+					batch := &drossel.Batch{Checks: []drossel.Check{{Budget: b, Key: strconv.Itoa(key), Cost: 1}}}
+					if n%3 == 0 {
+						ctx = t.Context() // it waits as long as the store does
+					}
+					err := s.Take(ctx, batch)
+					cancel()
+					want := 3600*time.Millisecond + time.Duration(key)*time.Millisecond
+					if err != nil {
+						continue
+					}
+					answered.Add(1)
+					if got := batch.Checks[0].ResetAfter; got != want {
+						t.Errorf("key %d is reset after %v, want %v", key, got, want)
+					}
+				}
+			})
+		}
+		calls.Wait()
+		if n := answered.Load(); n < 1000 || n == 200*100 {
+			t.Errorf("%d of 20000 were answered, want many, and not all", n)
+		}
+		_ = s.Close()
 	})
 }
 

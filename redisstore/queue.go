@@ -17,11 +17,13 @@ type call struct {
 	answers int    // lines about it in the reply, after the one that says whether it was done
 	at      string // in tests the time of the call, instead of Redis'; "" otherwise
 
-	state int           // waiting, taken or given up; the queue's mu guards it
-	done  chan struct{} // nil while the call is not in the queue
-	lines []string      // the reply's lines about this call, after the time
-	time  string        // the reply's time
-	err   error
+	state    int           // waiting, taken or given up; the queue's mu guards it
+	queued   bool          // somebody waits for done
+	done     chan struct{} // of one value, which says that the fields below are set
+	patience *time.Timer
+	lines    []string // the reply's lines about this call, after the time
+	time     string   // the reply's time
+	err      error
 }
 
 // What becomes of a call.
@@ -93,9 +95,13 @@ func (q *queue) do(ctx context.Context, c *call) error {
 func (q *queue) await(ctx context.Context, c *call) error {
 	var patience <-chan time.Time
 	if _, ok := ctx.Deadline(); !ok {
-		t := time.NewTimer(2 * q.timeout)
-		defer t.Stop()
-		patience = t.C
+		if c.patience == nil {
+			c.patience = time.NewTimer(2 * q.timeout)
+		} else {
+			c.patience.Reset(2 * q.timeout)
+		}
+		defer c.patience.Stop()
+		patience = c.patience.C
 	}
 	var err error
 	select {
@@ -145,7 +151,10 @@ func (q *queue) put(c *call) (alone bool, err error) {
 		q.lanes.Add(1)
 		return true, nil
 	}
-	c.done = make(chan struct{})
+	if c.done == nil {
+		c.done = make(chan struct{}, 1)
+	}
+	c.queued = true
 	q.waiting = append(q.waiting, c)
 	select {
 	case q.wake <- struct{}{}:
@@ -260,8 +269,8 @@ func deliver(calls []*call, reply string, err error) {
 		if err == nil {
 			c.time, c.lines, lines = at, lines[:n], lines[n:]
 		}
-		if c.done != nil {
-			close(c.done)
+		if c.queued {
+			c.done <- struct{}{}
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/drossel-io/drossel"
@@ -73,6 +74,8 @@ type Store struct {
 	prefix  string // up to the { of a key
 	name    string // the first part of every key
 	close   func()
+
+	questions sync.Pool // those that were answered, for others to come
 }
 
 var _ interface {

@@ -45,7 +45,11 @@ func (s *Store) take(ctx context.Context, b *drossel.Batch, at *moment) error {
 	if q.sameKey() {
 		return drossel.ErrSameKey
 	}
-	return s.ask(ctx, q, b, at)
+	if err := s.ask(ctx, q, b, at); err != nil {
+		return err // a call that was given up may be somewhere still
+	}
+	s.free(q)
+	return nil
 }
 
 // ask sends q and fills in b.
@@ -81,9 +85,21 @@ type question struct {
 	keyRoom, argRoom [4]string // of most batches
 }
 
+// free lets q be used again. Nobody else may have it.
+func (s *Store) free(q *question) {
+	done, patience := q.done, q.patience
+	*q = question{}
+	q.done, q.patience = done, patience
+	s.questions.Put(q)
+}
+
 // question says what a script has to do for b.
 func (s *Store) question(b *drossel.Batch, at *moment) *question {
-	q := &question{call: call{script: s.scripts.bucket, at: at.text()}}
+	q, ok := s.questions.Get().(*question)
+	if !ok {
+		q = &question{}
+	}
+	q.script, q.at = s.scripts.bucket, at.text()
 	q.keys, q.args = q.keyRoom[:0], q.argRoom[:0]
 	denied := false
 	for i := range b.Checks {
