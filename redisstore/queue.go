@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -192,6 +193,7 @@ func (q *queue) lane() {
 	var calls []*call
 	for range q.wake {
 		for {
+			runtime.Gosched() // who is about to ask, as those who were just answered, goes along
 			if calls = q.next(calls[:0]); len(calls) == 0 {
 				break
 			}
