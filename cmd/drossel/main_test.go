@@ -65,3 +65,23 @@ func TestSignalWhileReading(t *testing.T) {
 		_ = says.Close()
 	}
 }
+
+// A file without an end is read as far as a policy could go, and no further.
+func TestFilesWithoutAnEnd(t *testing.T) {
+	endless := filepath.Join(t.TempDir(), "endless.yaml")
+	if err := os.Symlink("/dev/zero", endless); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"check", endless}, {"test", endless}, {"check", "-"}, {"test", "-"}} {
+		zero, err := os.Open("/dev/zero")
+		if err != nil {
+			t.Skip("this machine has no /dev/zero")
+		}
+		var stdout, stderr strings.Builder
+		code := run(t.Context(), args, zero, &stdout, &stderr)
+		_ = zero.Close()
+		if code != exitFailed || !strings.Contains(stdout.String()+stderr.String(), "the file has 16777216 bytes, more than 262144") {
+			t.Errorf("%v: exit code %d, %.200q %.200q", args, code, stdout.String(), stderr.String())
+		}
+	}
+}

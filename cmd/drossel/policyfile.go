@@ -45,14 +45,29 @@ func onlyPolicy(command string, args []string) (path string, err error) {
 // readText reads a policy file, "-" being the standard input. Name is what messages call it.
 func (p *program) readText(path string) (name string, text []byte, err error) {
 	if path == "-" {
-		text, err = io.ReadAll(p.stdin)
+		text, err = readSome(p.stdin)
 		return "stdin", text, err
 	}
-	text, err = os.ReadFile(path)
+	text, err = readFile(path)
 	if err != nil {
 		return "", nil, fileError(err, policyHint(path))
 	}
 	return path, text, nil
+}
+
+// maxText is how much is read of a file at most, bytes: what is longer is no policy and no policy tests,
+// and a device or a pipe may have no end.
+const maxText = 16 << 20
+
+func readSome(r io.Reader) ([]byte, error) { return io.ReadAll(io.LimitReader(r, maxText)) }
+
+func readFile(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	return readSome(file)
 }
 
 // readPolicy reads a policy file. The error is about reading alone.

@@ -3,8 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"io"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -95,10 +93,10 @@ func (p *program) readTests(path string) (*scenario.File, error) {
 	var text []byte
 	var err error
 	if path == "-" {
-		text, err = io.ReadAll(p.stdin)
+		text, err = readSome(p.stdin)
 		path = "stdin"
 	} else {
-		text, err = os.ReadFile(path)
+		text, err = readFile(path)
 	}
 	if err != nil {
 		return nil, fileError(err, "name a file of policy tests")
