@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -73,21 +74,39 @@ func (p *program) writePolicy(path, text string, force bool) error {
 		p.printf("%s", text)
 		return nil
 	}
-	flags := os.O_WRONLY | os.O_CREATE | os.O_EXCL
-	if force {
-		flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
-	}
-	file, err := os.OpenFile(path, flags, 0o644)
+	err := writeWhole(path, text, force)
 	if errors.Is(err, fs.ErrExist) {
 		return &failure{text: path + ": the file is there already", hint: "name another one, or overwrite it with --force"}
 	}
 	if err != nil {
 		return fileError(err, "make its folder first")
 	}
-	_, err = file.WriteString(text)
-	if err := errors.Join(err, file.Close()); err != nil {
-		return err
-	}
 	fmt.Fprintf(p.stderr, "%s is written. Next: drossel check %s\n", path, path)
 	return nil
+}
+
+// writeWhole writes a file, all of it or nothing: on a full disk no half of it is left, and what is there
+// already stays as it is. If over is false, a file that is there is an error.
+func writeWhole(path, text string, over bool) error {
+	at := path
+	if over {
+		if target, err := filepath.EvalSymlinks(path); err == nil {
+			path = target
+		}
+		at = path + ".new"
+		_ = os.Remove(at) // of a program that was ended in between
+	}
+	file, err := os.OpenFile(at, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(text)
+	err = errors.Join(err, file.Close())
+	if err == nil && over {
+		err = os.Rename(at, path)
+	}
+	if err != nil {
+		_ = os.Remove(at)
+	}
+	return err
 }

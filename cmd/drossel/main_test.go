@@ -85,3 +85,24 @@ func TestFilesWithoutAnEnd(t *testing.T) {
 		}
 	}
 }
+
+// A program whose output is not whole has failed.
+func TestOutputOnAFullDisk(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = full.Close() }()
+	example := filepath.Join("..", "..", "examples", "api.yaml")
+	tests := filepath.Join("..", "..", "examples", "api.test.yaml")
+	for _, args := range [][]string{
+		{"check", example}, {"check", "--json", example}, {"explain", example, "GET /"}, {"config", "show", example}, {"test", tests},
+		{"simulate", example, "-"}, {"schema"}, {"version"}, {"init", "-"}, {"--help"},
+	} {
+		var stderr strings.Builder
+		log := strings.NewReader(`192.0.2.1 - - [17/May/2026:10:00:03 +0000] "GET / HTTP/1.1" 200 1 "-" "-"` + "\n")
+		if code := run(t.Context(), args, log, full, &stderr); code != exitFailed || !strings.Contains(stderr.String(), "drossel: write /dev/full: no space left on device\n") {
+			t.Errorf("%v: exit code %d, %q", args, code, stderr.String())
+		}
+	}
+}

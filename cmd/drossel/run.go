@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -33,17 +35,46 @@ type program struct {
 // early, and in order, when ctx is done.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	stdin = untilDone(ctx, stdin)
-	p := &program{stdin: stdin, stdout: stdout, stderr: stderr, env: os.LookupEnv}
+	out := &output{to: stdout}
+	p := &program{stdin: stdin, stdout: out, stderr: stderr, env: os.LookupEnv}
 	root := p.root()
 	root.SetArgs(args)
 	root.SetIn(stdin)
-	root.SetOut(stdout)
+	root.SetOut(out)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
 	if err != nil && errors.Is(err, ctx.Err()) {
 		err = context.Cause(ctx) // which signal it was
 	}
+	if err == nil {
+		err = out.failed()
+	}
 	return p.code(err)
+}
+
+// An output is the standard output, which may be on a full disk. What prints a table does not look at each
+// write; a program whose output is not whole has failed all the same.
+type output struct {
+	to io.Writer
+
+	mu  sync.Mutex // guards the field below
+	err error      // of the first write that failed
+}
+
+func (o *output) Write(text []byte) (int, error) {
+	n, err := o.to.Write(text)
+	if err != nil {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.err = cmp.Or(o.err, err)
+	}
+	return n, err
+}
+
+func (o *output) failed() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
 }
 
 // A readerFunc is a Reader.
