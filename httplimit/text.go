@@ -42,16 +42,17 @@ func newPairs() (all [100]uint16) {
 	return all
 }
 
-const maxDigits = 20 // of an int64, with its sign
-
 // number puts n in front, as package strconv writes it, in less than half of its time.
 func (t *text) number(n int64) {
-	if t.free < maxDigits {
-		t.grow(maxDigits)
-	}
-	u := uint64(n)
+	u, longest := uint64(n), 10
 	if n < 0 {
 		u = -u
+	}
+	if n != int64(uint32(n)) {
+		longest = 20
+	}
+	if t.free < longest {
+		t.grow(longest)
 	}
 	b, i := t.room, t.free
 	for u >= 10000 {

@@ -151,7 +151,7 @@ routes:
 		if !d.Allowed && d.RetryAfter != drossel.Never {
 			t.Errorf("%s: retry after %v, want never", test.path, d.RetryAfter)
 		}
-		if d.Batch.Now == 0 || d.Client.Key != "192.0.2.1" {
+		if limited := test.checks > 0; d.Batch.Now > 0 != limited || d.Client.Key != "192.0.2.1" {
 			t.Errorf("%s: now %d, client %q", test.path, d.Batch.Now, d.Client.Key)
 		}
 		d.Done(t.Context(), policy.Outcome{Status: 200})

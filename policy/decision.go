@@ -30,7 +30,7 @@ type Decision struct {
 	Delay      time.Duration // hold the request this long, then let it go
 	Route      *Route        // nil if none matched
 	Class      string        // "unmatched" if no route matched, "" if the route has none
-	Batch      drossel.Batch // Checks[i] belongs to Limits[i]; Now is the store's clock; ID names the decision, zero if it passed and nobody needs it
+	Batch      drossel.Batch // Checks[i] belongs to Limits[i]; Now is the store's clock, of a decision without limits 0 unless Observe sees it; ID names the decision, zero if it passed and nobody needs it
 	Limits     []*Limit      // must not be changed
 	Client     identity.Client
 	Err        error // the store's, if it could not tell; the answer is then the route's failure mode

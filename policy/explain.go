@@ -51,9 +51,10 @@ type ExplainedCheck struct {
 // Explain decides as Decide would, without charging anything, and shows what it
 // looked at. It is not observed.
 func (l *Limiter) Explain(ctx context.Context, req *identity.Request) *Explanation {
-	p, path := l.policy.find(req)
+	first, others := l.policy.find(req)
+	p, path := first.plan, first.path
 	x := &Explanation{
-		Decision: l.decide(ctx, req, p, path, true),
+		Decision: l.decide(ctx, req, first, others, true),
 		Method:   strings.ToUpper(req.Method),
 		Host:     req.Hostname(),
 		Path:     path,
@@ -61,7 +62,7 @@ func (l *Limiter) Explain(ctx context.Context, req *identity.Request) *Explanati
 	x.OnFailure = x.Decision.plan.onFailure.String()
 	x.Less = l.policy.lessSpecific(p.route, x)
 	l.explainPlan(x, req, p)
-	for _, o := range l.policy.otherReadings(req, p, path) {
+	for _, o := range others {
 		o.plan.setParams(req, o.path)
 		l.explainPlan(x, req, o.plan)
 	}

@@ -398,13 +398,6 @@ func newMatcher(routes []*Route, fold bool) *matcher {
 	return m
 }
 
-// find returns the route of a request, nil if none matches, and its path in normal
-// form. It allocates only for a path, host or method that is not in that form.
-func (m *matcher) find(req *identity.Request) (r *Route, path string) {
-	path = m.folded(cleanPath(req.Path))
-	return m.at(req, path), path
-}
-
 // folded returns a path in normal form as patterns have it.
 func (m *matcher) folded(path string) string {
 	if m.fold {
@@ -413,7 +406,8 @@ func (m *matcher) folded(path string) string {
 	return path
 }
 
-// at returns the route of a request at a path in normal form.
+// at returns the route of a request at a path in normal form, nil if none matches. It
+// allocates only for a host or method that is not in that form.
 func (m *matcher) at(req *identity.Request, path string) *Route {
 	method := strings.ToUpper(req.Method)
 	rest := path

@@ -18,7 +18,7 @@ var (
 // without ., .., // and a final slash. It allocates only if the path is not in that
 // form.
 func cleanPath(path string) string {
-	if isClean(path) {
+	if isPlain(path) {
 		return path
 	}
 	return readPath(path, true, true)
@@ -50,7 +50,7 @@ func readPath(path string, dots, slashes bool) string {
 // otherReadings returns the paths, in the form of cleanPath, that servers may take
 // path for which do not read it as cleanPath does; none for nearly every path.
 func otherReadings(path string) []string {
-	if strings.IndexByte(path, '#') < 0 && strings.IndexByte(path, '\\') < 0 && isClean(path) {
+	if isPlain(path) {
 		return nil
 	}
 	others := readings(path)
@@ -88,7 +88,7 @@ func takenAs(path string) []string {
 
 // readings returns the ways to read dot segments and escaped slashes of a path.
 func readings(path string) []string {
-	if isClean(path) || !strings.Contains(decode(path), "..") && !strings.Contains(strings.ToUpper(path), "%2F") {
+	if isPlain(path) || !strings.Contains(decode(path), "..") && !strings.Contains(strings.ToUpper(path), "%2F") {
 		return nil
 	}
 	return []string{readPath(path, true, false), readPath(path, false, true), readPath(path, false, false)}
@@ -139,30 +139,28 @@ func foldRune(c rune) rune {
 	return unicode.ToLower(least)
 }
 
-// isClean reports whether the path is in normal form.
-func isClean(path string) bool {
+// isPlain reports whether the path is in normal form and every server reads it so, as
+// nearly every path is.
+func isPlain(path string) bool {
 	if path == "" || path[0] != '/' {
 		return false
 	}
-	if path == "/" {
-		return true
-	}
-	start := 1 // of the segment
-	for i := 1; i <= len(path); i++ {
-		if i < len(path) {
-			if c := path[i]; c == '%' || c == ';' {
-				return false
-			} else if c != '/' {
-				continue
-			}
-		}
-		switch path[start:i] {
-		case "", ".", "..":
+	for i := 1; i < len(path); i++ {
+		switch c := path[i]; {
+		case c > '/' && c != ';' && c != '\\': // most of them
+		case c == '%' || c == '#' || c == ';' || c == '\\':
+			return false
+		case path[i-1] == '/' && (c == '/' || c == '.' && isDots(path[i:])):
 			return false
 		}
-		start = i + 1
 	}
-	return true
+	return path == "/" || path[len(path)-1] != '/'
+}
+
+// isDots reports whether the first segment of rest is . or .. alone.
+func isDots(rest string) bool {
+	segment, _, _ := strings.Cut(rest, "/")
+	return segment == "." || segment == ".."
 }
 
 // decode replaces percent escapes once; an invalid one stays.

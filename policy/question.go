@@ -102,11 +102,11 @@ func (l *Limiter) Lacks(q *Question) *Limit {
 // part prepares the decision of one question.
 func (l *Limiter) part(q *Question, peek bool) *Decision {
 	if q.Limit == nil {
-		p, path := l.policy.find(q.Request)
-		d, _ := l.prepareAll(q.Request, p, path, peek)
+		first, others := l.policy.find(q.Request)
+		d, _ := l.prepareAll(q.Request, first, others, peek)
 		return d
 	}
-	d, _ := l.prepare(q.Request, q.Limit.alone, q.Request.Path, peek)
+	d, _ := l.prepare(q.Request, reading{q.Limit.alone, q.Request.Path}, peek)
 	for i := range d.Batch.Checks {
 		d.Batch.Checks[i].Cost, d.Batch.Checks[i].Final = q.Cost, q.Cost
 	}

@@ -13,38 +13,48 @@ type reading struct {
 	path string // in normal form, but for what is read differently
 }
 
-// otherReadings returns what a request is as well where its path can be read in other
-// ways than the normal form, which has the plan first: with dot segments or escaped slashes
-// in it, one server takes /a/../b for /b and another serves it below /a. Nobody knows
-// which of them the upstream is. Nearly every request has none.
-func (p *Policy) otherReadings(req *identity.Request, first *plan, normal string) (others []reading) {
-	if first == p.Preflight.plan {
-		return nil
+// find returns what a request is by the normal form of its path, and what it is as well
+// where its path can be read in other ways: with dot segments or escaped slashes in it,
+// one server takes /a/../b for /b and another serves it below /a. Nobody knows which of
+// them the upstream is. Nearly every request has no others.
+func (p *Policy) find(req *identity.Request) (first reading, others []reading) {
+	if isPreflight(req) {
+		return reading{p.Preflight.plan, req.Path}, nil
 	}
+	if isPlain(req.Path) {
+		return p.read(req, req.Path), nil
+	}
+	first = p.read(req, cleanPath(req.Path))
 	for _, path := range otherReadings(req.Path) {
-		path = p.routes.folded(path)
-		pl := p.planOf(p.routes.at(req, path))
-		same := func(r reading) bool { return r.plan == pl && (r.path == path || !pl.params) }
-		if !same(reading{first, normal}) && !slices.ContainsFunc(others, same) {
-			others = append(others, reading{pl, path})
+		other := p.read(req, path)
+		same := func(r reading) bool {
+			return r.plan == other.plan && (r.path == other.path || !other.plan.params)
+		}
+		if !same(first) && !slices.ContainsFunc(others, same) {
+			others = append(others, other)
 		}
 	}
-	return others
+	return first, others
+}
+
+// read returns what a request is at a path in normal form.
+func (p *Policy) read(req *identity.Request, path string) reading {
+	path = p.routes.folded(path)
+	return reading{p.planOf(p.routes.at(req, path)), path}
 }
 
 // prepareAll is prepare for all readings of a request: it must fit the limits of each.
-func (l *Limiter) prepareAll(req *identity.Request, p *plan, path string, peek bool) (d *Decision, denies bool) {
-	d, denies = l.prepare(req, p, path, peek)
-	others := l.policy.otherReadings(req, p, path)
+func (l *Limiter) prepareAll(req *identity.Request, first reading, others []reading, peek bool) (d *Decision, denies bool) {
+	d, denies = l.prepare(req, first, peek)
 	if len(others) == 0 {
 		return d, denies
 	}
 	parts := []*Decision{d}
 	for _, o := range others {
-		part, denied := l.prepare(req, o.plan, o.path, peek)
+		part, denied := l.prepare(req, o, peek)
 		parts, denies = append(parts, part), denies || denied
 	}
-	p.setParams(req, path)
+	first.plan.setParams(req, first.path)
 	d = join(parts)
 	most := func(a, b int64) int64 { return max(a, b) }
 	for _, part := range parts {
