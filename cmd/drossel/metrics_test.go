@@ -57,6 +57,7 @@ routes: {/: {limits: [few]}, /slow: unlimited}
 		`drossel_checks_total{limit="few",outcome="allowed"} 2`, `drossel_checks_total{limit="few",outcome="denied"} 1`,
 		`drossel_policy_info{fingerprint="`, "drossel_memory_keys 1",
 		"drossel_gateway_connections 1\n", "drossel_gateway_max_connections 9\n", "drossel_gateway_connections_full_total 0\n",
+		`drossel_gateway_connections_refused_total{why="tls"} 0`, `drossel_gateway_connections_refused_total{why="proxy_protocol"} 0`,
 	} {
 		if !strings.Contains(scraped, "\n"+want) {
 			t.Errorf("no %s in\n%s", want, scraped)

@@ -11,6 +11,10 @@ type Connections struct {
 	Open int   // now
 	Max  int   // max_connections of the policy at the start; 0 if there may be any number
 	Full int64 // how often Max of them were open, so that new ones had to wait
+
+	// Those that ended before their first request: without the PROXY protocol of a trusted proxy where it
+	// must be there, or without TLS. Who only looks whether somebody listens has not failed at TLS.
+	WithoutProxy, WithoutTLS int64
 }
 
 // Connections returns how many connections there are, for who watches the gateway.
@@ -19,9 +23,9 @@ func (g *Gateway) Connections() Connections { return g.connections.now() }
 // places are those of clients' connections.
 type places struct {
 	taken chan struct{} // one for each that is open or will be next; nil if there may be any number
-	open  atomic.Int64
-	full  atomic.Int64
 	wait  notice
+
+	open, full, withoutProxy, withoutTLS atomic.Int64 // as in Connections
 }
 
 // bound sets how many there are; 0 means any number. Nothing is connected yet.
@@ -32,7 +36,10 @@ func (p *places) bound(atMost int) {
 }
 
 func (p *places) now() Connections {
-	return Connections{Open: int(p.open.Load()), Max: cap(p.taken), Full: p.full.Load()}
+	return Connections{
+		Open: int(p.open.Load()), Max: cap(p.taken), Full: p.full.Load(),
+		WithoutProxy: p.withoutProxy.Load(), WithoutTLS: p.withoutTLS.Load(),
+	}
 }
 
 // reserve waits for a place for the next connection; false if closed is closed.

@@ -87,6 +87,7 @@ type proxied struct {
 func (c *headConn) fromProxy() bool {
 	g := c.gateway
 	if peer, unix := peerOf(c.RemoteAddr().String()); !g.rules.Load().trusts(peer, unix) {
+		g.connections.withoutProxy.Add(1)
 		g.strange.say(g.log, "a connection was closed: its peer is none of the trusted_proxies that speak the PROXY protocol",
 			slog.String("peer", peerText(c.RemoteAddr())))
 		return false
@@ -102,6 +103,7 @@ func (p *proxied) good(g *Gateway) bool {
 		if p.ok = p.conn.ProxyHeader() != nil; p.ok {
 			return
 		}
+		g.connections.withoutProxy.Add(1)
 		_, err := p.conn.Read(nil) // what was wrong
 		why := ""
 		if err != nil {

@@ -83,6 +83,9 @@ func TestProxyProtocolRefused(t *testing.T) {
 		if n := strings.Count(log.String(), "does not begin with the PROXY protocol"); name != "twice" && n != 1 {
 			t.Errorf("%s: the log says it %d times:\n%s", name, n, log.String())
 		}
+		if n := s.gateway.Connections().WithoutProxy; name != "twice" && n != 2 {
+			t.Errorf("%s: %d are counted, want 2", name, n)
+		}
 		s.close()
 	}
 	var log syncLog
@@ -94,6 +97,9 @@ func TestProxyProtocolRefused(t *testing.T) {
 	}
 	if text := log.String(); strings.Count(text, "none of the trusted_proxies") != 1 || !strings.Contains(text, "peer=127.0.0.1") {
 		t.Errorf("the log is\n%s", text)
+	}
+	if n := s.gateway.Connections().WithoutProxy; n != 2 {
+		t.Errorf("%d peers that are not trusted are counted, want 2", n)
 	}
 	s.close()
 	waitGoroutines(t, before)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -151,6 +152,9 @@ func (h *handshake) do(g *Gateway) error {
 			state := h.conn.ConnectionState()
 			h.state = &state
 			return
+		}
+		if !errors.Is(h.err, io.EOF) && !errors.Is(h.err, net.ErrClosed) {
+			g.connections.withoutTLS.Add(1)
 		}
 		why := redact.Error(h.err)
 		if e, ok := errors.AsType[tls.RecordHeaderError](h.err); ok && e.Conn != nil && looksLikeHTTP(e.RecordHeader) {

@@ -142,11 +142,12 @@ func TestTLS(t *testing.T) {
 	if answer := s.raw("nonsense\r\n\r\n"); strings.Contains(answer, "HTTP/") {
 		t.Errorf("something else: %q", answer)
 	}
-	conn, err := tls.Dial("tcp", s.address, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11}) //nolint:gosec // it must fail
+	conn, err := tls.Dial("tcp", s.address, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}) //nolint:gosec // it must fail
 	if err == nil {
 		_ = conn.Close()
 		t.Error("TLS 1.1 is spoken")
 	}
+	eventually(t, "three are counted", func() bool { return s.gateway.Connections().WithoutTLS == 3 })
 }
 
 // What is smuggled in HTTP/1.1 is found behind TLS too, and behind the preface of
@@ -440,4 +441,7 @@ func TestTLSLeavesNothing(t *testing.T) {
 	s.close()
 	http.DefaultClient.CloseIdleConnections()
 	waitGoroutines(t, before)
+	if n := s.gateway.Connections().WithoutTLS; n != 2 {
+		t.Errorf("%d connections failed at TLS, want 2: who said nothing did not", n)
+	}
 }

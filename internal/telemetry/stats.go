@@ -25,7 +25,12 @@ func gauge[S any](name, help string, of func(S) float64) row[S] {
 }
 
 func counter[S any](name, help string, of func(S) float64) row[S] {
-	return row[S]{prometheus.NewDesc(name, help, nil, nil), prometheus.CounterValue, of}
+	return counterWith(name, help, nil, of)
+}
+
+// counterWith is a counter of several of one name, each with other values of the same labels.
+func counterWith[S any](name, help string, labels prometheus.Labels, of func(S) float64) row[S] {
+	return row[S]{prometheus.NewDesc(name, help, nil, labels), prometheus.CounterValue, of}
 }
 
 // Describe implements prometheus.Collector.
@@ -68,6 +73,8 @@ type Connections struct {
 	Open int   // now
 	Max  int   // max_connections; 0 if there may be any number
 	Full int64 // how often Max of them were open, so that new ones had to wait
+
+	WithoutProxy, WithoutTLS int64 // those that ended before their first request, for want of that
 }
 
 // ShowConnections adds the metrics of the gateway's connections. It is called once; whether there is a
@@ -75,6 +82,10 @@ type Connections struct {
 func (t *Telemetry) ShowConnections(ask func() Connections) {
 	type now = Connections
 	rows := []row[now]{gauge("drossel_gateway_connections", "Connections of clients that are open.", func(c now) float64 { return float64(c.Open) })}
+	const refused, help = "drossel_gateway_connections_refused_total", "Connections of clients that ended before their first request, by what was wrong with them."
+	rows = append(rows,
+		counterWith(refused, help, prometheus.Labels{"why": "proxy_protocol"}, func(c now) float64 { return float64(c.WithoutProxy) }),
+		counterWith(refused, help, prometheus.Labels{"why": "tls"}, func(c now) float64 { return float64(c.WithoutTLS) }))
 	if ask().Max > 0 {
 		rows = append(rows,
 			gauge("drossel_gateway_max_connections", "Connections of clients that may be open, as the policy's max_connections said at the start.", func(c now) float64 { return float64(c.Max) }),
