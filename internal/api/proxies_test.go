@@ -463,6 +463,25 @@ func TestProxiesWithoutDrossel(t *testing.T) {
 	}
 }
 
+// A policy that reads the field of another proxy's page is no way for clients to choose who they are.
+func TestProxiesWithAnotherField(t *testing.T) {
+	for _, p := range proxies() {
+		t.Run(p.name, func(t *testing.T) {
+			for _, from := range []string{"x-real-ip", "x-forwarded-for"} {
+				p.from = from
+				s := newSite(t, p, deployment{drossel: drosselFor(t, p), down: "closed"})
+				for i, want := range []int{200, 200, 200, 429, 429} {
+					own := fmt.Sprintf("198.51.100.%d", i)
+					res, _ := s.do(t, "127.0.0.1", "POST", "api.example.com", "/posts", http.Header{"X-Real-Ip": {own}, "X-Forwarded-For": {own}}, nil)
+					if res.StatusCode != want {
+						t.Errorf("client_ip_from %s: request %d has status %d, want %d", from, i, res.StatusCode, want)
+					}
+				}
+			}
+		})
+	}
+}
+
 // Targets that are no path are asked about too.
 func TestHAProxyTargetsWithoutAPath(t *testing.T) {
 	p := proxies()[2]
