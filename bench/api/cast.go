@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -108,30 +107,10 @@ func start(ctx context.Context, o options, stderr io.Writer) (c *company, err er
 
 // run starts a server, which says on a line with that word where it listens.
 func (c *company) run(cmd *exec.Cmd, word string) (address string, err error) {
-	out, in, err := os.Pipe()
-	if err != nil {
-		return "", err
+	if address, err = contest.Start(cmd, word); cmd.Process != nil {
+		c.running = append(c.running, cmd)
 	}
-	cmd.Stdout, cmd.Stderr = in, in
-	if err := cmd.Start(); err != nil {
-		return "", err
-	}
-	_ = in.Close()
-	c.running = append(c.running, cmd)
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		if f := strings.Fields(lines.Text()); len(f) > 1 && f[0] == word {
-			address = strings.TrimPrefix(f[1], "http://")
-		}
-		if strings.HasPrefix(lines.Text(), "ready") {
-			break
-		}
-	}
-	go func() { _, _ = io.Copy(io.Discard, out) }() // ends with the process
-	if address == "" {
-		return "", fmt.Errorf("%s did not start", cmd.Path)
-	}
-	return address, nil
+	return address, err
 }
 
 // stop ends all servers and removes what they needed.

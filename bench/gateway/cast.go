@@ -2,13 +2,11 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -67,7 +65,7 @@ func startCast(parent context.Context, binary string, progress io.Writer) (c *ca
 	for name, start := range map[string]func() (string, error){
 		bareName:    func() (string, error) { return c.startRole(ctx, roleBare, upstream) },
 		keepingName: func() (string, error) { return c.startRole(ctx, roleKeeping, upstream) },
-		gatewayName: func() (string, error) { return c.startGateway(ctx, binary, upstream, progress) },
+		gatewayName: func() (string, error) { return c.startGateway(ctx, binary, upstream) },
 	} {
 		if c.addresses[name], err = start(); err != nil {
 			return c, fmt.Errorf("%s: %w", name, err)
@@ -120,45 +118,18 @@ func (c *cast) role(ctx context.Context, role string, args ...string) *exec.Cmd 
 }
 
 // startGateway starts `drossel serve` and waits until it accepts connections.
-func (c *cast) startGateway(ctx context.Context, binary, upstream string, progress io.Writer) (string, error) {
-	address, err := freeAddress(ctx)
-	if err != nil {
-		return "", err
-	}
+func (c *cast) startGateway(ctx context.Context, binary, upstream string) (string, error) {
 	file := filepath.Join(c.directory, "policy.yaml")
-	text := fmt.Sprintf("gateway: {listen: %q, upstream: %q}\n\n%s", address, "http://"+upstream, example.Policy())
+	text := fmt.Sprintf("gateway: {listen: \"127.0.0.1:0\", upstream: %q}\n\n%s", "http://"+upstream, example.Policy())
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return "", err
 	}
-	var log bytes.Buffer
 	child := exec.CommandContext(ctx, binary, "serve", file)
-	child.Stdout, child.Stderr = &log, &log
-	if err := c.start(child); err != nil {
-		return "", err
+	address, err := contest.Start(child, "gateway")
+	if child.Process != nil {
+		c.children = append(c.children, child)
 	}
-	for range 100 {
-		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
-		if err == nil {
-			return address, conn.Close()
-		}
-		select {
-		case <-ctx.Done():
-			return "", ctx.Err()
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-	c.stopAll()
-	_ = child.Wait() // so that its log is complete
-	fmt.Fprintf(progress, "%s", log.String())
-	return "", errors.New("drossel serve does not listen")
-}
-
-func freeAddress(ctx context.Context) (string, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
+	return address, err
 }
 
 // A load is what came of a time of requests to a proxy.
