@@ -44,19 +44,21 @@ type (
 )
 
 // A passing is the context of a request that a middleware has let pass: L decides, D is
-// what it has decided.
-type passing[L, D any] struct {
+// what it has decided, R the room for the text of the fields.
+type passing[L, D, R any] struct {
 	context.Context //nolint:containedctx // it is a context
 
 	lim      *L
 	decision D
 	values   values
+	room     R
 	passed   http.Request
 }
 
+// The rooms are for the text of most responses; beyond 448 bytes a context costs more.
 type (
-	limited = passing[drossel.Limiter, single]
-	decided = passing[policy.Limiter, *policy.Decision]
+	limited = passing[drossel.Limiter, single, [56]byte]
+	decided = passing[policy.Limiter, *policy.Decision, [64]byte]
 )
 
 // A single is the decision of one limit, which was allowed: the rest of it follows.
@@ -71,12 +73,12 @@ func (s single) full() drossel.Decision {
 
 // pass returns r as the handler sees it. The copy lies in its own context: one
 // allocation instead of two.
-func (c *passing[L, D]) pass(r *http.Request) *http.Request {
+func (c *passing[L, D, R]) pass(r *http.Request) *http.Request {
 	c.passed = *r.WithContext(c)
 	return &c.passed
 }
 
-func (c *passing[L, D]) Value(key any) any {
+func (c *passing[L, D, R]) Value(key any) any {
 	if key == (nearest{}) || key == (charged[L]{c.lim}) {
 		return c
 	}

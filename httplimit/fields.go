@@ -108,23 +108,27 @@ func newLists(items []*item) *lists {
 }
 
 // Values are the values that differ from response to response: the arrays behind the
-// slices in its header, and the text behind those. Families that go together have three
-// of them at most.
+// slices in its header. Families that go together have three of them at most. The text
+// behind them is in the room that comes with them, if that is large enough.
 type values struct {
 	listed    [1]string // RateLimit; of draft6 RateLimit-Reset
 	remaining [1]string
 	reset     [1]string // X-RateLimit-Reset
-
-	room [56]byte // for the text of most responses; beyond 448 bytes a context costs more
 }
 
-// set writes the fields of r into h. v must live as long as h does. The slices in
-// h have no room, so that an append to one writes nowhere else.
-func (f Fields) set(h http.Header, r *report, fr frame, v *values) {
+// apart is the memory of a response's fields where no context holds it.
+type apart struct {
+	values values
+	room   [64]byte
+}
+
+// set writes the fields of r into h. v and room must live as long as h does. The slices
+// in h have no room, so that an append to one writes nowhere else.
+func (f Fields) set(h http.Header, r *report, fr frame, v *values, room []byte) {
 	if len(r.shown) == 0 || f == (Fields{}) {
 		return
 	}
-	f.write(r, v)
+	f.write(r, v, room)
 	if f.draft11 {
 		h[fieldPolicy] = fr.lists.policy[:1:1]
 		h[fieldLimit] = v.listed[:]
@@ -152,9 +156,9 @@ func setTime(h http.Header, name string, value []string) {
 	h[name] = value
 }
 
-// write makes the values out of one text, which lies in v.
-func (f Fields) write(r *report, v *values) {
-	t := text{v.room[:], len(v.room)}
+// write makes the values out of one text.
+func (f Fields) write(r *report, v *values, room []byte) {
+	t := text{room, len(room)}
 	var n numbers
 	if f.draft11 {
 		n = r.writeLimits(&t)

@@ -141,21 +141,22 @@ func (m *limiting) settle(r *http.Request, place *drossel.Reservation) {
 // pass serves a request that is allowed.
 func (m *limiting) pass(w http.ResponseWriter, r *http.Request, d *drossel.Decision, now int64, next time.Duration) {
 	c := &limited{Context: r.Context(), lim: m.lim, decision: single{d.Remaining, d.ResetAfter}}
-	m.setFields(w.Header(), d, now, next, &c.values)
+	m.setFields(w.Header(), d, now, next, &c.values, c.room[:])
 	m.next.ServeHTTP(w, c.pass(r))
 }
 
-func (m *limiting) setFields(h http.Header, d *drossel.Decision, now int64, next time.Duration, v *values) {
+func (m *limiting) setFields(h http.Header, d *drossel.Decision, now int64, next time.Duration, v *values, room []byte) {
 	shown := [1]shown{{m.item, d, next}}
 	r := report{shown: shown[:], now: now}
 	if !d.Allowed {
 		r.denied, r.wait = true, policy.WaitFor(m.item.budget, d.RetryAfter).Microseconds()
 	}
-	m.fields.set(h, &r, frame{m.lists, m.item.quota}, v)
+	m.fields.set(h, &r, frame{m.lists, m.item.quota}, v, room)
 }
 
 func (m *limiting) deny(w http.ResponseWriter, r *http.Request, decided *drossel.Decision, now int64, next time.Duration) {
-	m.setFields(w.Header(), decided, now, next, new(values))
+	var a apart
+	m.setFields(w.Header(), decided, now, next, &a.values, a.room[:])
 	d := denial{
 		status: http.StatusTooManyRequests,
 		wait:   policy.WaitFor(m.item.budget, decided.RetryAfter),

@@ -80,13 +80,15 @@ func (r *Renderer) item(b *drossel.Budget) *item {
 
 // SetFields sets the rate-limit fields of d in h, over what is there.
 func (r *Renderer) SetFields(h http.Header, d *policy.Decision) {
-	r.set(r.fields, h, d, new(values))
+	var a apart
+	r.set(r.fields, h, d, &a.values, a.room[:])
 }
 
 // AddFields sets those rate-limit fields of d of whose family h has none: for the
 // response of an upstream that may limit by itself.
 func (r *Renderer) AddFields(h http.Header, d *policy.Decision) {
-	r.set(r.fields.absent(h), h, d, new(values))
+	var a apart
+	r.set(r.fields.absent(h), h, d, &a.values, a.room[:])
 }
 
 // Deny answers a request of that method that d denies: status, fields and body. To one
@@ -113,8 +115,8 @@ func (r *Renderer) Deny(w http.ResponseWriter, method string, d *policy.Decision
 	deny.write(w, method)
 }
 
-// set writes the fields of d into h by way of v.
-func (r *Renderer) set(f Fields, h http.Header, d *policy.Decision, v *values) {
+// set writes the fields of d into h by way of v and room.
+func (r *Renderer) set(f Fields, h http.Header, d *policy.Decision, v *values, room []byte) {
 	if f == (Fields{}) || len(d.Batch.Checks) == 0 || d.Batch.By >= drossel.ByOpen {
 		return
 	}
@@ -122,8 +124,8 @@ func (r *Renderer) set(f Fields, h http.Header, d *policy.Decision, v *values) {
 	if binding < 0 && !d.Allowed {
 		return // those that deny may not be shown
 	}
-	var room [4]shown
-	rep := report{shown: room[:0], now: d.Batch.Now}
+	var few [4]shown
+	rep := report{shown: few[:0], now: d.Batch.Now}
 	if rep.denied = !d.Allowed; rep.denied {
 		rep.jitter = d.Jitter().Microseconds()
 		rep.wait = d.Wait().Microseconds() - rep.jitter
@@ -140,7 +142,7 @@ func (r *Renderer) set(f Fields, h http.Header, d *policy.Decision, v *values) {
 		rep.shown = append(rep.shown, shown{r.itemAt(p, len(rep.shown), c.Budget), &c.Decision, c.Next})
 	}
 	if len(rep.shown) > 0 {
-		f.set(h, &rep, frame{p.listsOf(rep.shown), rep.shown[rep.binding].quota}, v)
+		f.set(h, &rep, frame{p.listsOf(rep.shown), rep.shown[rep.binding].quota}, v, room)
 	}
 }
 
