@@ -134,9 +134,10 @@ func (as *Attributes) Names() []string { return slices.Clone(as.names) }
 func (as *Attributes) ClientIP() ClientIP { return as.ip }
 
 // Client returns the client of req. It is found once and kept in req.
-func (as *Attributes) Client(req *Request) Client { return *as.client(req) }
+func (as *Attributes) Client(req *Request) Client { return *as.Resolve(req) }
 
-func (as *Attributes) client(req *Request) *Client {
+// Resolve returns what Client does where req keeps it. It must not be changed.
+func (as *Attributes) Resolve(req *Request) *Client {
 	if req.clientOf != &as.ip {
 		req.client = Client{}
 		as.ip.resolve(&req.client, req)
@@ -198,7 +199,7 @@ func (as *Attributes) Value(req *Request, ref Ref) Value {
 	}
 	switch a.source.kind {
 	case kindIP:
-		client := as.client(req)
+		client := as.Resolve(req)
 		if client.untold {
 			return Value{}
 		}

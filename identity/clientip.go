@@ -117,7 +117,7 @@ func (c *ClientIP) Client(req *Request) (client Client) {
 // resolve fills in the zero Client, in place: copies cost as much as reading the
 // address.
 func (c *ClientIP) resolve(client *Client, req *Request) {
-	if c.IPv4Prefix == 0 && c.Depth <= 0 && c.TrustedProxies.Empty() && len(req.Given) == 0 { // the peer, whole
+	if c.IPv4Prefix == 0 && c.Depth <= 0 && len(c.TrustedProxies.items) == 0 && len(req.Given) == 0 { // the peer, whole
 		if n, ok := parsePlain4(req.Peer); ok {
 			client.Key, client.Addr = n.text, n.addr
 			return

@@ -49,13 +49,11 @@ type Request struct {
 
 // FromHTTP describes r. It shares r's header and strings and allocates only if
 // the path needs escaping.
-func FromHTTP(r *http.Request) Request {
-	req := Request{
-		Method: r.Method,
-		Host:   r.Host,
-		Peer:   peerOf(r),
-		Fields: r.Header,
-	}
+func FromHTTP(r *http.Request) (req Request) {
+	req.Method = r.Method
+	req.Host = r.Host
+	req.Peer = peerOf(r)
+	req.Fields = r.Header
 	if r.URL != nil {
 		req.Path = r.URL.EscapedPath()
 		req.Query = r.URL.RawQuery

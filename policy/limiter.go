@@ -150,6 +150,7 @@ func (l *Limiter) decide(ctx context.Context, req *identity.Request, first readi
 // checks. It reports whether one of them denies whatever the store says.
 func (l *Limiter) prepare(req *identity.Request, as reading, peek bool) (d *Decision, denies bool) {
 	p := as.plan
+	client := l.policy.Identity.Resolve(req) // long before it is copied, or the copy waits for it
 	d = newDecision(len(p.template))
 	d.limiter, d.plan = l, p
 	d.Route, d.Class, d.Limits = p.route, p.class, p.limits
@@ -158,7 +159,7 @@ func (l *Limiter) prepare(req *identity.Request, as reading, peek bool) (d *Deci
 		d.Batch.ID = drossel.NewID()
 	}
 	p.setParams(req, as.path)
-	d.Client = l.policy.Identity.Client(req)
+	d.Client = *client
 	if len(p.template) > 0 {
 		denies = l.fill(d, req)
 	}

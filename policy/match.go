@@ -434,7 +434,7 @@ func (b *branch) find(rest, method string) *Route {
 		}
 		return b.implied.get(method)
 	}
-	segment, tail := nextSegment(rest)
+	segment, tail := cutSegment(rest)
 	if c := b.literals.get(segment); c != nil {
 		if r := c.find(tail, method); r != nil {
 			return r
