@@ -96,8 +96,16 @@ func TestOutputOnAFullDisk(t *testing.T) {
 	example := filepath.Join("..", "..", "examples", "api.yaml")
 	tests := filepath.Join("..", "..", "examples", "api.test.yaml")
 	for _, args := range [][]string{
-		{"check", example}, {"check", "--json", example}, {"explain", example, "GET /"}, {"config", "show", example}, {"test", tests},
-		{"simulate", example, "-"}, {"schema"}, {"version"}, {"init", "-"}, {"--help"},
+		{"check", example},
+		{"check", "--json", example},
+		{"explain", example, "GET /"},
+		{"config", "show", example},
+		{"test", tests},
+		{"simulate", example, "-"},
+		{"schema"},
+		{"version"},
+		{"init", "-"},
+		{"--help"},
 	} {
 		var stderr strings.Builder
 		log := strings.NewReader(`192.0.2.1 - - [17/May/2026:10:00:03 +0000] "GET / HTTP/1.1" 200 1 "-" "-"` + "\n")

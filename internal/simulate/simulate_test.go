@@ -86,11 +86,11 @@ func TestDeniedByNoLimit(t *testing.T) {
 		return "{limits: [" + strings.Join(all, ", ") + "]}"
 	}
 	text := "routes:\n  /: {limits: [1000/h by ip]}\n  /a/: " + nine("h") + "\n  /b/: " + nine("m") + "\n  /no/: deny\n"
-	log := ""
+	var log strings.Builder
 	for _, path := range []string{"/", "/no/x", "/no", "/a/../b/", "/a/"} {
-		log += strings.Replace(oneLine, "GET / ", "GET "+path+" ", 1)
+		log.WriteString(strings.Replace(oneLine, "GET / ", "GET "+path+" ", 1))
 	}
-	r := run(t, text, log, nil)
+	r := run(t, text, log.String(), nil)
 	if r.Requests != 5 || r.Denied != 3 || len(r.Limits) != 19 {
 		t.Errorf("%d requests, %d denied, %d limits", r.Requests, r.Denied, len(r.Limits))
 	}
