@@ -19,7 +19,13 @@ func Key(parts ...string) string {
 
 // AppendKey appends one part to buf as Key does.
 func AppendKey(buf []byte, part string) []byte {
-	buf = strconv.AppendInt(buf, int64(len(part)), 10)
-	buf = append(buf, ':')
+	switch n := len(part); {
+	case n < 10:
+		buf = append(buf, '0'+byte(n), ':')
+	case n < 100:
+		buf = append(buf, '0'+byte(n/10), '0'+byte(n%10), ':')
+	default:
+		buf = append(strconv.AppendInt(buf, int64(n), 10), ':')
+	}
 	return append(buf, part...)
 }

@@ -409,7 +409,7 @@ func (m *matcher) folded(path string) string {
 // at returns the route of a request at a path in normal form, nil if none matches. It
 // allocates only for a host or method that is not in that form.
 func (m *matcher) at(req *identity.Request, path string) *Route {
-	method := strings.ToUpper(req.Method)
+	method := upperMethod(req.Method)
 	rest := path
 	if rest == "/" {
 		rest = ""
@@ -422,6 +422,15 @@ func (m *matcher) at(req *identity.Request, path string) *Route {
 		}
 	}
 	return m.any.find(rest, method)
+}
+
+// upperMethod is strings.ToUpper, which looks at every letter of the usual methods.
+func upperMethod(method string) string {
+	switch method {
+	case "GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS":
+		return method
+	}
+	return strings.ToUpper(method)
 }
 
 // find goes down the tree, the more specific first. Among routes that do not
