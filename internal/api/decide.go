@@ -79,5 +79,5 @@ func (by *rules) withoutAddress(q *question) *problem {
 	if l == nil {
 		return nil
 	}
-	return problemAt(q.at, "add ip: the address of the client", "limit %q counts by %s, and the request has no ip", l.Name, l.By)
+	return problemAt(q.at, "add what it counts by, or ip: the address of the client", "limit %q counts by %s, and the request has neither that nor an ip", l.Name, l.By)
 }

@@ -283,7 +283,7 @@ func TestDecideRefuses(t *testing.T) {
 		{`{"requests":[{"limit":"search"}],"peek":true}`, "/peek", "peek belongs to one request", ""},
 		{`{"together":true,"requests":[{"limit":"search","peek":true}]}`, "/requests/0/peek", `there is no field "peek"`, "put it beside requests: they are decided as one"},
 		{`{"method":"GET","path":"/api/search","attributes":{"user":"u"},"settle":"yes"}`, "/settle", "must be a boolean, not a string", ""},
-		{`{"method":"POST","path":"/api/orders"}`, "", `limit "write" counts by user | ip, and the request has no ip`, "add ip: the address of the client"},
+		{`{"method":"POST","path":"/api/orders"}`, "", `limit "write" counts by user | ip, and the request has neither that nor an ip`, "add what it counts by, or ip: the address of the client"},
 		{`{"requests":[[[[[[[[[[]]]]]]]]]]}`, "/requests/0/0/0/0/0/0/0", "values are nested deeper than 8", ""},
 		{`{"requests":[` + strings.Repeat(`1,`, 10_000) + `1]}`, "", "the body has more than 10000 values", ""},
 	} {
