@@ -98,9 +98,11 @@ var _ interface {
 } = (*Memory)(nil)
 
 // fingerprint names a key of a budget in a table; it is never 0.
-func fingerprint(b *Budget, key string) uint64 {
-	return max(1, maphash.String(seed, key)^b.tag)
-}
+func fingerprint(b *Budget, key string) uint64 { return tagOf(b, hashOf(key)) }
+
+func hashOf(key string) uint64 { return maphash.String(seed, key) }
+
+func tagOf(b *Budget, hash uint64) uint64 { return max(1, hash^b.tag) }
 
 // Stats is what a Memory holds.
 type Stats struct {

@@ -57,9 +57,13 @@ func (m *Memory) take(b *Batch, now int64) error {
 		return err
 	}
 	var locks lockSet
+	hash := uint64(0)
 	for i := range b.Checks {
 		c := &b.Checks[i]
-		c.mem.tag = fingerprint(c.Budget, c.Key)
+		if i == 0 || c.Key != b.Checks[i-1].Key { // the limits of a request often share a key
+			hash = hashOf(c.Key)
+		}
+		c.mem.tag = tagOf(c.Budget, hash)
 		for j := range i {
 			if b.Checks[j].mem.tag == c.mem.tag {
 				return ErrSameKey

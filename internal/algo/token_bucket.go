@@ -196,8 +196,8 @@ func (t *TokenBucket) Fit(v State, now, need int64) int64 {
 
 // Charge returns v with cost more units taken.
 func (t *TokenBucket) Charge(v State, cost int64) State {
-	inc, _ := t.Lasts(cost)
-	return t.state(t.add(Span{v.At, int64(v.N)}, inc))
+	us, num, _ := t.after(v.At, int64(v.N), v.At, cost)
+	return t.state(Span{us, num})
 }
 
 // Delay returns how long a request of cost that was allowed on v, the view before

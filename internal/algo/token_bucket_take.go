@@ -107,5 +107,8 @@ func (t *TokenBucket) Report(v State, now int64) (remaining, reset int64) {
 	if int64(v.M) != t.n || v.At < now || uint64(v.At-now) >= uint64(t.full.Us) {
 		return t.Remaining(v, now), t.ResetAfter(v, now)
 	}
+	if t.n == 1 {
+		return t.divP(uint64(now + t.full.Us - v.At)), v.At - now
+	}
 	return t.report(v.At, int64(v.N), now)
 }
