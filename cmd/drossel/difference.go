@@ -31,12 +31,14 @@ type comparison struct {
 	before, next *policy.Policy
 	changes      []change
 
-	told map[string]string // changes of what is handed down, by what they are of
+	told   map[string]string // changes of what is handed down, by what they are of
+	served map[string]string // what is as it was at the start, where a policy since then has it otherwise
 }
 
-// differences says what changes when next takes the place of before.
-func differences(before, next *policy.Policy) []change {
-	c := &comparison{before: before, next: next, told: map[string]string{}}
+// differences says what changes when next takes the place of before. Served is what earlier policies said
+// that the program does not follow; it is added to.
+func differences(before, next *policy.Policy, served map[string]string) []change {
+	c := &comparison{before: before, next: next, told: map[string]string{}, served: served}
 	c.file()
 	c.limits()
 	c.classes()

@@ -92,9 +92,18 @@ func bounds(g policy.Gateway) string {
 
 // restart adds a change that a running program does not follow.
 func (c *comparison) restart(what, name, before, next string) {
-	if before != next {
-		c.add("!", what, "%s"+aside+"needs a restart, until then as before", arrow(name, orDash(before), orDash(next)))
+	if before == next {
+		return
 	}
+	key := what + " " + name
+	if _, ok := c.served[key]; !ok {
+		c.served[key] = before
+	}
+	if c.served[key] == next {
+		c.add("~", what, "%s"+aside+"as it has been all along", arrow(name, orDash(before), orDash(next)))
+		return
+	}
+	c.add("!", what, "%s"+aside+"needs a restart, until then as before", arrow(name, orDash(before), orDash(next)))
 }
 
 func (c *comparison) gateway(b, n policy.Gateway) {

@@ -41,8 +41,9 @@ type reloader struct {
 	named      []string                      // the files that the text tried names
 	watched    watchedFiles                  // these, the policy's own, and those of certificates
 	shadows    shadowWatch
-	failed     string // why the policy could not be read last; "" if it could
-	badPair    string // why the certificates could not
+	served     map[string]string // what earlier policies said that needs a restart, as it is
+	failed     string            // why the policy could not be read last; "" if it could
+	badPair    string            // why the certificates could not
 }
 
 // A textSum stands for a policy's text and all files that it names.
@@ -110,7 +111,7 @@ func (p *program) newReloader(ctx context.Context, path string, log *slog.Logger
 	if err != nil {
 		return nil, nil, err
 	}
-	r := &reloader{program: p, path: path, log: log, inForce: parsed, inForceSum: read.sum, tried: read.sum, named: read.files}
+	r := &reloader{program: p, path: path, log: log, inForce: parsed, inForceSum: read.sum, tried: read.sum, named: read.files, served: map[string]string{}}
 	r.policyNow.Store(parsed)
 	if r.store, err = p.openCounts(ctx, parsed, path, secret, storeWatch{r.storeChanged, r.storeFailed}); err != nil {
 		return nil, nil, err
@@ -236,7 +237,7 @@ func (r *reloader) replace(ctx context.Context, read reading, text []byte) {
 		return
 	}
 	before := r.inForce
-	changes := differences(before, next)
+	changes := differences(before, next, r.served)
 	if err := r.enforce(ctx, next); err != nil {
 		r.refuse(err, changes)
 		return

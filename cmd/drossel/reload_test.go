@@ -245,7 +245,7 @@ routes:
 // No changes are no lines, and not an empty one.
 func TestNoDifferences(t *testing.T) {
 	before := parse(t, oldPolicy)
-	if lines := aligned(differences(before, parse(t, oldPolicy+"# the same\n"))); len(lines) != 0 {
+	if lines := aligned(differences(before, parse(t, oldPolicy+"# the same\n"), map[string]string{})); len(lines) != 0 {
 		t.Errorf("%q", lines)
 	}
 }
@@ -371,7 +371,7 @@ func TestDifferences(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			text := strings.NewReplacer(tt.replace...).Replace(oldPolicy)
 			var lines []string
-			for _, c := range differences(parse(t, oldPolicy), parse(t, text)) {
+			for _, c := range differences(parse(t, oldPolicy), parse(t, text), map[string]string{}) {
 				lines = append(lines, c.String())
 			}
 			if diff := cmp.Diff(tt.want, strings.Join(lines, "\n")); diff != "" {
@@ -391,7 +391,7 @@ func TestDecisionsDifferences(t *testing.T) {
 		},
 	} {
 		var lines []string
-		for _, c := range differences(parse(t, "decisions: {"+tt.before+"}\nlimits: {a: 1/s}\n"), parse(t, "decisions: {"+tt.next+"}\nlimits: {a: 1/s}\n")) {
+		for _, c := range differences(parse(t, "decisions: {"+tt.before+"}\nlimits: {a: 1/s}\n"), parse(t, "decisions: {"+tt.next+"}\nlimits: {a: 1/s}\n"), map[string]string{}) {
 			lines = append(lines, c.String())
 		}
 		if diff := cmp.Diff(tt.want, strings.Join(lines, "\n")); diff != "" {
@@ -437,7 +437,7 @@ routes: {/: {limits: [l]}}
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var lines []string
-			for _, c := range differences(before, read(tt.rates, tt.overrides, tt.file)) {
+			for _, c := range differences(before, read(tt.rates, tt.overrides, tt.file), map[string]string{}) {
 				lines = append(lines, c.String())
 			}
 			if diff := cmp.Diff(tt.want, strings.Join(lines, "\n")); diff != "" {
@@ -564,5 +564,25 @@ routes:
 	}
 	if diff := cmp.Diff(want, lines); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// What needs a restart is compared with what is served, and not with what a policy in between has said.
+func TestDifferenceToWhatIsServed(t *testing.T) {
+	read := func(listen string) *policy.Policy {
+		return parse(t, "decisions: {listen: \"127.0.0.1:"+listen+"\"}\nlimits: {a: 1/s}\n")
+	}
+	served, before := map[string]string{}, read("7080")
+	for _, tt := range [][2]string{
+		{"7081", "! decisions   listen: 127.0.0.1:7080 -> 127.0.0.1:7081   needs a restart, until then as before"},
+		{"7082", "! decisions   listen: 127.0.0.1:7081 -> 127.0.0.1:7082   needs a restart, until then as before"},
+		{"7080", "~ decisions   listen: 127.0.0.1:7082 -> 127.0.0.1:7080   as it has been all along"},
+		{"7083", "! decisions   listen: 127.0.0.1:7080 -> 127.0.0.1:7083   needs a restart, until then as before"},
+	} {
+		next := read(tt[0])
+		if got := strings.Join(aligned(differences(before, next, served)), "\n"); got != tt[1] {
+			t.Errorf("%q, want %q", got, tt[1])
+		}
+		before = next
 	}
 }
