@@ -6,6 +6,7 @@ import (
 	"flag"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -110,6 +111,20 @@ func TestOutputOnAFullDisk(t *testing.T) {
 		var stderr strings.Builder
 		log := strings.NewReader(`192.0.2.1 - - [17/May/2026:10:00:03 +0000] "GET / HTTP/1.1" 200 1 "-" "-"` + "\n")
 		if code := run(t.Context(), args, log, full, &stderr); code != exitFailed || !strings.Contains(stderr.String(), "drossel: write /dev/full: no space left on device\n") {
+			t.Errorf("%v: exit code %d, %q", args, code, stderr.String())
+		}
+	}
+}
+
+// Nobody may ever write to a pipe.
+func TestPipesAreNoPolicies(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe.yaml")
+	if out, err := exec.Command("mkfifo", pipe).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, args := range [][]string{{"check", pipe}, {"test", pipe}, {"serve", pipe}} {
+		var stdout, stderr strings.Builder
+		if code := run(t.Context(), args, nil, &stdout, &stderr); code != exitFailed || stderr.String() != "drossel: "+pipe+": is a pipe: write - for the standard input\n" {
 			t.Errorf("%v: exit code %d, %q", args, code, stderr.String())
 		}
 	}

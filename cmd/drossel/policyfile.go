@@ -61,7 +61,13 @@ const maxText = 16 << 20
 
 func readSome(r io.Reader) ([]byte, error) { return io.ReadAll(io.LimitReader(r, maxText)) }
 
+var errPipe = errors.New("is a pipe: write - for the standard input")
+
 func readFile(path string) ([]byte, error) {
+	// Who opens a pipe waits for one who writes to it, and no signal ends that.
+	if info, err := os.Stat(path); err == nil && info.Mode()&fs.ModeNamedPipe != 0 {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: errPipe}
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
