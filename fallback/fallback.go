@@ -206,7 +206,7 @@ func (s *Store) ask(ctx context.Context, b *drossel.Batch, q question, timeout t
 func (s *Store) leave(pass pass, err error, fair bool) {
 	out := good
 	switch {
-	case wrongBatch(err):
+	case wrongBatch(err), isWell(err):
 	case err != nil && !fair && isTimeout(err):
 		out = neutral
 	case err != nil:
@@ -219,6 +219,16 @@ func (s *Store) leave(pass pass, err error, fair bool) {
 		}
 	}
 	s.tell(s.breaker.leave(pass, time.Now(), out, err))
+}
+
+// isWell reports whether a store says that it works, and that only what it was asked cannot be
+// decided: the one key with a broken state must not take all others down.
+func isWell(err error) bool {
+	said, ok := errors.AsType[interface {
+		error
+		StoreWell() bool
+	}](err)
+	return ok && said.StoreWell()
 }
 
 // notDone reports whether a call that failed has changed nothing for certain: it was not

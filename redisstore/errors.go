@@ -62,6 +62,11 @@ func (e *Error) Unwrap() error { return e.cause }
 // stand later, until it refills.
 func (e *Error) NotExecuted() bool { return e.notRun }
 
+// StoreWell reports that Redis works and only what was asked cannot be decided, because of
+// the state of one key or of a calendar limit beside clocks that are too far apart.
+// Package fallback does not take that for trouble of the store.
+func (e *Error) StoreWell() bool { return e.Kind == State || e.Kind == Skew }
+
 // A dialError is one before anything was sent.
 type dialError struct{ err error }
 

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/drossel-io/drossel/internal/gateway"
 	"github.com/drossel-io/drossel/internal/telemetry"
@@ -41,6 +42,7 @@ type reloader struct {
 	named      []string                      // the files that the text tried names
 	watched    watchedFiles                  // these, the policy's own, and those of certificates
 	shadows    shadowWatch
+	undecided  chan error        // of a store that works: what it cannot decide, for the log
 	served     map[string]string // what earlier policies said that needs a restart, as it is
 	failed     string            // why the policy could not be read last; "" if it could
 	badPair    string            // why the certificates could not
@@ -111,7 +113,7 @@ func (p *program) newReloader(ctx context.Context, path string, log *slog.Logger
 	if err != nil {
 		return nil, nil, err
 	}
-	r := &reloader{program: p, path: path, log: log, inForce: parsed, inForceSum: read.sum, tried: read.sum, named: read.files, served: map[string]string{}}
+	r := &reloader{program: p, path: path, log: log, inForce: parsed, inForceSum: read.sum, tried: read.sum, named: read.files, served: map[string]string{}, undecided: make(chan error, 1)}
 	r.policyNow.Store(parsed)
 	if r.store, err = p.openCounts(ctx, parsed, path, secret, storeWatch{r.storeChanged, r.storeFailed}); err != nil {
 		return nil, nil, err
@@ -140,8 +142,6 @@ func (r *reloader) compose(parsed *policy.Policy, secret []byte) (err error) {
 	return err
 }
 
-func (r *reloader) storeFailed(err error) { r.telemetry.StoreFailed(storeKind(err)) }
-
 // start reloads until ctx ends or stop is called, which waits for the end. Hangups are signals.
 func (r *reloader) start(ctx context.Context, hangups <-chan os.Signal) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -159,10 +159,16 @@ func (r *reloader) start(ctx context.Context, hangups <-chan os.Signal) (stop fu
 func (r *reloader) run(ctx context.Context, hangups <-chan os.Signal) {
 	r.shadows.watch(r.inForce)
 	r.watch()
+	var told time.Time // of what the store cannot decide
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case err := <-r.undecided:
+			if told.IsZero() || time.Since(told) >= undecidedEvery {
+				told = time.Now()
+				r.sayUndecided(err)
+			}
 		case <-hangups:
 			r.readAgain(ctx, true)
 		case <-r.watched.changed:

@@ -213,6 +213,28 @@ func storeKind(err error) string {
 	return telemetry.OtherKind
 }
 
+// undecidedEvery is how often the log says that a store that works cannot decide something.
+const undecidedEvery = time.Minute
+
+// storeFailed counts an error of the store, and lets those be told that do not take it down.
+func (r *reloader) storeFailed(err error) {
+	r.telemetry.StoreFailed(storeKind(err))
+	own, ok := errors.AsType[*redisstore.Error](err)
+	if !ok || !own.StoreWell() {
+		return
+	}
+	select {
+	case r.undecided <- err: // a request must not wait for the log
+	default:
+	}
+}
+
+// sayUndecided tells of what a store that works cannot decide.
+func (r *reloader) sayUndecided(err error) {
+	text := "store cannot decide some requests, which are decided by on_store_failure: " + storeCause(err)
+	r.sayStore(slog.LevelError, text, slog.String("state", "up"), slog.String("error", storeCause(err)))
+}
+
 // storeChanged says that the store went down or is back, and what routes do meanwhile.
 func (r *reloader) storeChanged(c fallback.Change) {
 	pol := r.policyNow.Load()

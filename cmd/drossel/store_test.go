@@ -159,6 +159,33 @@ func TestServeOnRedis(t *testing.T) {
 	second.until(t, "^stopped")
 }
 
+// A key with a broken state is told, and takes no other key down.
+func TestServeWithABrokenKey(t *testing.T) {
+	server := redistest.Start(t)
+	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer upstream.Close()
+	s := serveFile(t, onRedisFile(t, server.URL(), upstream.URL))
+	at := regexp.MustCompile(`gateway +(\S+)`).FindStringSubmatch(s.until(t, "^ready in "))[1]
+	if got := status(t, at); got != "200" {
+		t.Fatal(got)
+	}
+	for _, key := range server.Do("KEYS", "*:tb").([]any) {
+		server.Do("SET", fmt.Sprint(key), "garbage", "PX", "600000")
+	}
+	if got := statuses(t, 15, at+"/closed"); !strings.HasPrefix(got, "map[200:8 429 ") {
+		t.Errorf("another key: %s", got)
+	}
+	statuses(t, 15, at)
+	s.until(t, `^store cannot decide some requests, which are decided by on_store_failure: a key of limit \S+ holds what this version has not written$`)
+	if got := statuses(t, 9, at+"/open"); !strings.HasPrefix(got, "map[200:8 429 ") {
+		t.Errorf("another key after 15 errors: %s", got)
+	}
+	s.stop(errors.New("terminated"))
+	if log := s.until(t, "^stopped"); regexp.MustCompile(`(?m)^store `).MatchString(log) {
+		t.Errorf("the log goes on with %s", log)
+	}
+}
+
 // A process starts while Redis is away, decides locally, and a reload leaves its
 // store alone.
 func TestServeWithoutRedis(t *testing.T) {
