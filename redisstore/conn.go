@@ -23,6 +23,7 @@ type connector struct {
 	unix       bool
 	generation atomic.Int64
 	solo       atomic.Pointer[ending] // the call that its caller makes itself, nil if there is none
+	lookout    lookout                // of solos
 }
 
 // dial opens a connection. The error is a *dialError.
@@ -37,7 +38,7 @@ func (c *connector) dial(ctx context.Context, addr string, d *net.Dialer, config
 		return nil, &dialError{err}
 	}
 	if config == nil {
-		return &conn{Conn: raw, file: file(raw), owner: c, generation: at}, nil
+		return newConn(raw, file(raw), c, at), nil
 	}
 	host, _, _ := net.SplitHostPort(addr)
 	config = config.Clone()
@@ -52,7 +53,7 @@ func (c *connector) dial(ctx context.Context, addr string, d *net.Dialer, config
 		_ = raw.Close()
 		return nil, &dialError{err}
 	}
-	return &conn{Conn: secure, file: file(raw), owner: c, generation: at}, nil
+	return newConn(secure, file(raw), c, at), nil
 }
 
 func file(c net.Conn) syscall.RawConn {
@@ -72,7 +73,7 @@ func (c *connector) expire() { c.generation.Add(1) }
 // is not sent into one that the other side has closed.
 type conn struct {
 	net.Conn
-	file       syscall.RawConn // under TLS; nil if there is none
+	out, in    *glance // at the socket, which is under TLS: of who writes, and of who reads
 	owner      *connector
 	generation int64
 
@@ -80,9 +81,13 @@ type conn struct {
 	deadline time.Time
 }
 
+func newConn(c net.Conn, socket syscall.RawConn, owner *connector, generation int64) *conn {
+	return &conn{Conn: c, out: newGlance(socket), in: newGlance(socket), owner: owner, generation: generation}
+}
+
 // Write implements net.Conn.
 func (c *conn) Write(b []byte) (int, error) {
-	if c.generation != c.owner.generation.Load() || ended(c.file) {
+	if c.generation != c.owner.generation.Load() || c.out.ended() {
 		return 0, errStale
 	}
 	return c.Conn.Write(b)

@@ -4,18 +4,42 @@ package redisstore
 
 import "syscall"
 
+// A glance looks at the socket of a connection, which takes no memory. It is used by one
+// goroutine at a time.
+type glance struct {
+	raw  syscall.RawConn
+	peek func(fd uintptr) bool
+	n    int // bytes that can be read, of one, which is left there
+	err  error
+}
+
+// newGlance returns a glance at raw, which may be nil.
+func newGlance(raw syscall.RawConn) *glance {
+	g := &glance{raw: raw}
+	var b [1]byte
+	g.peek = func(fd uintptr) bool {
+		g.n, _, g.err = syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		return true
+	}
+	return g
+}
+
+// silent reports that the other side has neither sent nor closed.
+func (g *glance) silent() bool {
+	return g.err == syscall.EAGAIN || g.err == syscall.EINTR //nolint:errorlint // as the system gives it
+}
+
 // ended reports whether the other side has closed the connection. It looks in the
 // place of a write, so that it waits for no reader.
-func ended(raw syscall.RawConn) bool {
-	if raw == nil {
+func (g *glance) ended() bool {
+	if g.raw == nil {
 		return false
 	}
-	gone := false
-	err := raw.Write(func(fd uintptr) bool {
-		var b [1]byte
-		n, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		gone = n == 0 && err == nil || err != nil && err != syscall.EAGAIN && err != syscall.EINTR
-		return true
-	})
-	return gone || err != nil
+	err := g.raw.Write(g.peek)
+	return err != nil || !g.silent() && (g.n == 0 || g.err != nil)
+}
+
+// readable reports whether a read would return at once, with an error perhaps.
+func (g *glance) readable() bool {
+	return g.raw == nil || g.raw.Read(g.peek) != nil || !g.silent()
 }

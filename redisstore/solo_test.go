@@ -5,6 +5,8 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -91,6 +93,93 @@ func TestNotAlone(t *testing.T) {
 		solo.answer <- unused(1)
 		calls.Wait()
 	})
+}
+
+// A solo looks for its answer. The more of them in a row have looked in vain, the more
+// of the next sleep.
+func TestSoloLooks(t *testing.T) {
+	near, far := loopback(t)
+	owner := near.owner
+	e := &ending{Context: t.Context(), at: time.Now().Add(time.Hour)}
+	owner.solo.Store(e)
+	if err := near.SetDeadline(e.at); err != nil || e.conn.Load() != near {
+		t.Fatalf("the solo has no connection: %v", err)
+	}
+	answer := func() {
+		if _, err := far.Write([]byte("+")); err != nil {
+			t.Error(err)
+		}
+	}
+	read := func() {
+		if n, err := near.Read(make([]byte, 10)); n != 1 || err != nil {
+			t.Errorf("read %d bytes, error %v", n, err)
+		}
+	}
+	late := func(sleep int32) { // it looks in vain
+		vain := min(7, owner.lookout.vain.Load()+1)
+		var reader sync.WaitGroup
+		reader.Go(read)
+		eventually(t, "the reader sleeps", func() error {
+			if n, m := owner.lookout.vain.Load(), owner.lookout.asleep.Load(); n != vain || m != sleep {
+				return fmt.Errorf("%d have looked in vain and %d will sleep, want %d and %d", n, m, vain, sleep)
+			}
+			return nil
+		})
+		answer()
+		reader.Wait()
+	}
+	for _, want := range []int32{0, 1, 3, 7, 15, 31, 63, 127} {
+		late(want)
+		for left := want; ; left-- {
+			if got := owner.lookout.asleep.Load(); got != left {
+				t.Fatalf("%d will sleep, want %d of %d", got, left, want)
+			}
+			if left == 0 {
+				break
+			}
+			answer()
+			read()
+		}
+	}
+	answer()
+	eventually(t, "the answer is there", func() error {
+		if near.in.readable() {
+			return nil
+		}
+		return errors.New("it is not")
+	})
+	read()
+	if n := owner.lookout.vain.Load(); n != 0 {
+		t.Errorf("after an answer that was there %d have looked in vain", n)
+	}
+	late(0)
+	late(1)
+	owner.solo.Store(nil) // a lane's do not look
+	answer()
+	read()
+	if n := owner.lookout.asleep.Load(); n != 1 {
+		t.Errorf("after a read of a lane %d will sleep, want 1", n)
+	}
+}
+
+// loopback is a connection and its other end.
+func loopback(t *testing.T) (near *conn, far net.Conn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	c, err := (&connector{}).dial(t.Context(), l.Addr().String(), &net.Dialer{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if far, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = c.Close(), far.Close() })
+	near, _ = c.(*conn)
+	return near, far
 }
 
 // A call that its caller makes itself ends with the caller's context, whatever the

@@ -83,6 +83,29 @@ func openPing(pool bool) openFunc {
 	}
 }
 
+// floorScript is the least that a decision needs: the time, and a key read and written
+// for as long as it matters.
+const floorScript = `
+local time = redis.call('TIME')
+local state = redis.call('GET', KEYS[1])
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return time[1] .. ' ' .. time[2] .. (state or '')`
+
+// openFloor opens what decides nothing either: a script that does as much as one that
+// decides cannot do without.
+func openFloor(addr string) (allowFunc, func(), error) {
+	c, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{addr}, DisableRetry: true, DisableCache: true, ForceSingleClient: true,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	script := rueidis.NewLuaScript(floorScript)
+	return func(ctx context.Context, key string) error {
+		return script.Exec(ctx, c, []string{"floor:" + key}, []string{"180000000000000020", "2001"}).Error()
+	}, c.Close, nil
+}
+
 func client(addr string) *redis.Client { return redis.NewClient(&redis.Options{Addr: addr}) }
 
 // openRedisRate opens a limiter that is asked n times for each decision.

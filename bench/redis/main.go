@@ -22,6 +22,7 @@ func main() {
 type options struct {
 	lasts  time.Duration
 	rounds int
+	only   string // a part of the names of the cases
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -30,6 +31,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags.SetOutput(stderr)
 	flags.DurationVar(&o.lasts, "time", time.Second, "how long a turn lasts")
 	flags.IntVar(&o.rounds, "rounds", 7, "turns of each contender; medians count")
+	flags.StringVar(&o.only, "case", "", "only cases whose names have this in them")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
@@ -45,15 +47,29 @@ type row struct {
 	name, ours   string // what was measured
 	peer, theirs string
 	ratio        float64
-	least        bool // the ratio must be the target at least; otherwise at most
-	target       float64
+	least        bool    // the ratio must be the target at least; otherwise at most
+	target       float64 // 0 if there is none
 }
 
 func (r row) met() string {
+	if r.target == 0 {
+		return ""
+	}
 	if r.least && r.ratio >= r.target || !r.least && r.ratio <= r.target {
 		return "yes"
 	}
 	return "no"
+}
+
+// bound is the target as people write it.
+func (r row) bound() string {
+	switch {
+	case r.target == 0:
+		return ""
+	case r.least:
+		return fmt.Sprintf(">= %.2f", r.target)
+	}
+	return fmt.Sprintf("<= %.2f", r.target)
 }
 
 func bench(ctx context.Context, w io.Writer, o *options) error {
@@ -65,6 +81,9 @@ func bench(ctx context.Context, w io.Writer, o *options) error {
 	var rows []row
 	var details strings.Builder
 	for _, c := range cases() {
+		if !strings.Contains(c.name, o.only) {
+			continue
+		}
 		all, err := measure(ctx, s, c.contenders, c.load, o)
 		if err != nil {
 			return err
@@ -72,18 +91,17 @@ func bench(ctx context.Context, w io.Writer, o *options) error {
 		rows = append(rows, c.rows(all)...)
 		c.detail(&details, all)
 	}
-	memory, err := sizes(ctx, s)
-	if err != nil {
-		return err
+	if o.only == "" {
+		memory, err := sizes(ctx, s)
+		if err != nil {
+			return err
+		}
+		rows = append(rows, memory)
 	}
 	fmt.Fprintf(w, "%s, %d processors, medians of %d rounds of %v\n\n", s.version(ctx), runtime.NumCPU(), o.rounds, o.lasts)
 	fmt.Fprintf(w, "%-38s %10s %-28s %10s %6s %8s %4s\n", "", "drossel", "against", "", "ratio", "target", "met")
-	for _, r := range append(rows, memory) {
-		sign := "<="
-		if r.least {
-			sign = ">="
-		}
-		fmt.Fprintf(w, "%-38s %10s %-28s %10s %6.2f %8s %4s\n", r.name, r.ours, r.peer, r.theirs, r.ratio, fmt.Sprintf("%s %.2f", sign, r.target), r.met())
+	for _, r := range rows {
+		fmt.Fprintf(w, "%-38s %10s %-28s %10s %6.2f %8s %4s\n", r.name, r.ours, r.peer, r.theirs, r.ratio, r.bound(), r.met())
 	}
 	_, err = io.WriteString(w, details.String())
 	return err

@@ -42,6 +42,7 @@ func TestMet(t *testing.T) {
 		{row{ratio: 2.4, target: 2.5, least: true}, "no"},
 		{row{ratio: 1.3, target: 1.3}, "yes"},
 		{row{ratio: 1.4, target: 1.3}, "no"},
+		{row{ratio: 1.4}, ""},
 	} {
 		if got := tt.row.met(); got != tt.want {
 			t.Errorf("%+v is met: %s, want %s", tt.row, got, tt.want)
