@@ -41,7 +41,8 @@ func (m *deciding) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.next.ServeHTTP(w, r)
 		return
 	}
-	request := identity.FromHTTP(r)
+	var request identity.Request
+	request.FillFrom(r)
 	if m.attributes != nil {
 		request.Given = m.attributes(r)
 	}

@@ -50,6 +50,12 @@ type Request struct {
 // FromHTTP describes r. It shares r's header and strings and allocates only if
 // the path needs escaping.
 func FromHTTP(r *http.Request) (req Request) {
+	req.FillFrom(r)
+	return req
+}
+
+// FillFrom makes the zero Request what FromHTTP returns, without a copy.
+func (req *Request) FillFrom(r *http.Request) {
 	req.Method = r.Method
 	req.Host = r.Host
 	req.Peer = peerOf(r)
@@ -58,7 +64,6 @@ func FromHTTP(r *http.Request) (req Request) {
 		req.Path = r.URL.EscapedPath()
 		req.Query = r.URL.RawQuery
 	}
-	return req
 }
 
 // peerOf returns the peer of r. Some systems print an unnamed unix socket as

@@ -200,7 +200,10 @@ func (d *Decision) Binding() int {
 				binding = i
 			}
 		case c.Cost > 0 || !costs:
-			fits := c.Remaining / max(c.Cost, 1)
+			fits := c.Remaining
+			if c.Cost > 1 { // a division takes as long as the rest
+				fits /= c.Cost
+			}
 			first := binding < 0 || c.Cost > 0 && !costs
 			if first || fits < fewest || fits == fewest && c.ResetAfter > d.Batch.Checks[binding].ResetAfter {
 				binding, fewest = i, fits
