@@ -15,7 +15,7 @@ import (
 type Decisions struct {
 	Listen      string      // as Gateway.Listen; "127.0.0.1:7080" unless said, "" only if the section is absent
 	SocketMode  fs.FileMode // of a unix socket: who may connect is who may ask; 0660 unless said
-	TokenFile   string      // holds the token that the JSON API wants; "" if it wants none
+	TokenFile   string      // holds the tokens of which the JSON API wants one; "" if it wants none
 	TLS         DecisionsTLS
 	ForwardAuth []string // the proxies that may ask by forward-auth: nginx, caddy, haproxy, traefik, envoy
 }
@@ -41,7 +41,7 @@ var (
 	decisionsKeys = section{name: "decisions", keys: []keyDecl{
 		{"listen", listenForm, "as that of the gateway; 127.0.0.1:7080 unless said"},
 		{"socket_mode", valueForm{`^0*[0-7]{3}$`}, `who may connect to a unix:/path, as permissions of a file; "0660" unless said`},
-		{"token_file", valueForm{}, "a file with a token that callers of the JSON API send"},
+		{"token_file", valueForm{}, "a file with a token that callers of the JSON API send, or several, one on each line"},
 		{"tls", &decisionsTLSKeys, "callers speak TLS; with client_ca each needs a certificate"},
 		{"forward_auth", listForm{item: forwardAuthProxies, once: true}, "the proxies that may ask before they forward"},
 	}}

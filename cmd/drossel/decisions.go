@@ -16,10 +16,12 @@ import (
 	"github.com/drossel-io/drossel/policy"
 )
 
-// The bounds of a token, in bytes: a shorter one can be guessed, a longer one is not sent in a field.
+// The bounds of a token, in bytes: a shorter one can be guessed, a longer one is not sent in a field. And how
+// many there may be: each is compared with what a caller sends.
 const (
-	minToken = 16
-	maxToken = 4 << 10
+	minToken  = 16
+	maxToken  = 4 << 10
+	maxTokens = 16
 )
 
 // A decisions is what serves the decisions section: the JSON API and forward-auth.
@@ -35,16 +37,16 @@ func (r *reloader) newDecisions(l *policy.Limiter) (*decisions, error) {
 	if p.Decisions.Listen == "" {
 		return nil, nil
 	}
-	token, config, err := r.secretsOf(p)
+	tokens, config, err := r.secretsOf(p)
 	if err != nil {
 		return nil, err
 	}
-	d := &decisions{token: token != ""}
+	d := &decisions{token: len(tokens) > 0}
 	if config != nil {
 		d.tls = &atomic.Pointer[tls.Config]{}
 		d.tls.Store(config)
 	}
-	d.server, err = api.New(api.Options{Limiter: l, Token: token, Log: r.log})
+	d.server, err = api.New(api.Options{Limiter: l, Tokens: tokens, Log: r.log})
 	return d, err
 }
 
@@ -52,20 +54,20 @@ func (r *reloader) newDecisions(l *policy.Limiter) (*decisions, error) {
 // which lets l decide from then on.
 func (d *decisions) next(r *reloader, l *policy.Limiter) (put func() error, err error) {
 	p := l.Policy()
-	token, config, err := r.secretsOf(p)
+	tokens, config, err := r.secretsOf(p)
 	switch {
 	case err != nil:
 		return nil, err
-	case token == "" && d.token:
+	case len(tokens) == 0 && d.token:
 		return nil, &failure{text: p.Name + ": token_file cannot be taken away while decisions are served", hint: "restart"}
 	case (config == nil) != (d.tls == nil):
 		return nil, &failure{text: p.Name + ": tls of decisions cannot come or go while they are served", hint: "restart"}
 	}
 	return func() error {
-		if err := d.server.Reload(l, token); err != nil {
+		if err := d.server.Reload(l, tokens); err != nil {
 			return err
 		}
-		if d.token = token != ""; config != nil {
+		if d.token = len(tokens) > 0; config != nil {
 			d.tls.Store(config)
 		}
 		return nil
@@ -73,35 +75,52 @@ func (d *decisions) next(r *reloader, l *policy.Limiter) (put func() error, err 
 }
 
 // secretsOf reads the files that the decisions section names.
-func (r *reloader) secretsOf(p *policy.Policy) (token string, config *tls.Config, err error) {
-	token, err = r.readToken(p)
+func (r *reloader) secretsOf(p *policy.Policy) (tokens []string, config *tls.Config, err error) {
+	tokens, err = r.readTokens(p)
 	if err == nil {
 		config, err = r.decisionsTLS(p)
 	}
-	return token, config, err
+	return tokens, config, err
 }
 
-// readToken reads the token of the JSON API; "" if there is none. No error repeats what is in the file.
-func (r *reloader) readToken(p *policy.Policy) (string, error) {
+// readTokens reads the tokens of the JSON API, one on each line; none if there is no file. No error repeats
+// what is in the file.
+func (r *reloader) readTokens(p *policy.Policy) ([]string, error) {
 	name := p.Decisions.TokenFile
 	if name == "" {
-		return "", nil
+		return nil, nil
 	}
-	write := "write one such as: head -c 32 /dev/urandom | base64 > " + name
+	hint := "write one on a line, such as: head -c 32 /dev/urandom | base64 > " + name
 	text, err := r.readNamed(p, "token_file", name)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	text = bytes.TrimSpace(text)
+	var tokens []string
+	for line := range bytes.Lines(text) {
+		if line = bytes.TrimSpace(line); len(line) == 0 {
+			continue
+		}
+		if err := checkToken(line); err != nil {
+			return nil, &failure{text: fmt.Sprintf("%s: decisions: token_file: %s: %v", p.Name, name, err), hint: hint}
+		}
+		tokens = append(tokens, string(line))
+	}
+	if n := len(tokens); n == 0 || n > maxTokens {
+		return nil, &failure{text: fmt.Sprintf("%s: decisions: token_file: %s: there are %d tokens; there must be 1 to %d", p.Name, name, n, maxTokens), hint: hint}
+	}
+	return tokens, nil
+}
+
+func checkToken(token []byte) error {
 	switch {
-	case len(text) < minToken:
-		return "", &failure{text: fmt.Sprintf("%s: decisions: token_file: %s: %d bytes are too short for a token; it has at least %d", p.Name, name, len(text), minToken), hint: write}
-	case len(text) > maxToken:
-		return "", &failure{text: fmt.Sprintf("%s: decisions: token_file: %s: %d bytes are too long for a token; it has at most %d", p.Name, name, len(text), maxToken), hint: write}
-	case bytes.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c > '~' }):
-		return "", &failure{text: fmt.Sprintf("%s: decisions: token_file: %s: a token is one line of visible ASCII characters", p.Name, name), hint: write}
+	case len(token) < minToken:
+		return fmt.Errorf("%d bytes are too short for a token; it has at least %d", len(token), minToken)
+	case len(token) > maxToken:
+		return fmt.Errorf("%d bytes are too long for a token; it has at most %d", len(token), maxToken)
+	case bytes.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' }):
+		return errors.New("a token is visible ASCII characters, without blanks")
 	}
-	return string(text), nil
+	return nil
 }
 
 // readNamed reads a file that the decisions section names.

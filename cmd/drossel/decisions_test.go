@@ -93,6 +93,14 @@ func TestServeDecisions(t *testing.T) {
 		t.Errorf("status %d with the token before that", status)
 	}
 
+	put("token", "third-token-0123456789\n\n  fourth-token-0123456789\r\n") // while callers change over
+	s.until(t, "files of decisions differ, nothing else$")
+	for token, want := range map[string]int{"second-token-0123456789": 401, "third-token-0123456789": 200, "fourth-token-0123456789": 200} {
+		if status, _ := ask(t, http.DefaultClient, url, token, `{"limit":"tokens","ip":"203.0.113.8"}`); status != want {
+			t.Errorf("status %d with %s, one of several tokens", status, token)
+		}
+	}
+
 	put("policy.yaml", strings.Replace(text, ", token_file: token", "", 1))
 	s.until(t, "^policy NOT reloaded")
 	s.until(t, "token_file cannot be taken away while decisions are served$")
@@ -246,7 +254,10 @@ func TestServeDecisionsRefuses(t *testing.T) {
 		{`{listen: "127.0.0.1:0", token_file: tokn}`, "", `policy.yaml: decisions: token_file: tokn: no such file or directory$`},
 		{`{listen: "127.0.0.1:0", token_file: token}`, "short", `token_file: token: 5 bytes are too short for a token; it has at least 16$`},
 		{`{listen: "127.0.0.1:0", token_file: token}`, strings.Repeat("x", 5000), `token_file: token: 5000 bytes are too long for a token; it has at most 4096$`},
-		{`{listen: "127.0.0.1:0", token_file: token}`, "two lines of text\nand one more", `token_file: token: a token is one line of visible ASCII characters$`},
+		{`{listen: "127.0.0.1:0", token_file: token}`, "two lines of text\nand one more", `token_file: token: a token is visible ASCII characters, without blanks$`},
+		{`{listen: "127.0.0.1:0", token_file: token}`, "first-token-0123456789\nshort\n", `token_file: token: 5 bytes are too short for a token; it has at least 16$`},
+		{`{listen: "127.0.0.1:0", token_file: token}`, "\n \n", `token_file: token: there are 0 tokens; there must be 1 to 16$`},
+		{`{listen: "127.0.0.1:0", token_file: token}`, strings.Repeat("first-token-0123456789\n", 17), `token_file: token: there are 17 tokens; there must be 1 to 16$`},
 		{`{listen: "127.0.0.1:0", tls: {cert: token, key: token}}`, "no certificate at all", `decisions: tls: tls: failed to find any PEM data in certificate input$`},
 		{`{listen: ":0"}`, "", `:0 is reachable from elsewhere and has no token_file$`},
 	} {

@@ -208,7 +208,7 @@ func TestDecideAttributesWin(t *testing.T) {
 }
 
 func TestDecideToken(t *testing.T) {
-	s := serve(t, ordersPolicy, func(o *api.Options) { o.Token = "the-right-token-0123" })
+	s := serve(t, ordersPolicy, func(o *api.Options) { o.Tokens = []string{"the-next-token-45678", "the-right-token-0123"} })
 	for _, tt := range []struct {
 		authorization []string
 		want          int
@@ -220,6 +220,7 @@ func TestDecideToken(t *testing.T) {
 		{[]string{"Bearer the-right-token-0123", "Bearer x"}, 401, "the token is not the right one"},
 		{[]string{"Bearer the-right-token-0123"}, 200, ""},
 		{[]string{"bearer  the-right-token-0123"}, 200, ""},
+		{[]string{"Bearer the-next-token-45678"}, 200, ""},
 	} {
 		status, header, answer := s.send(t, "/v1/decide", order, http.Header{"Authorization": tt.authorization})
 		if status != tt.want || tt.detail != "" && answer["detail"] != tt.detail {
@@ -234,7 +235,7 @@ func TestDecideToken(t *testing.T) {
 			t.Errorf("%s: status %d without a token", path, status)
 		}
 	}
-	if err := s.Reload(newLimiter(t, ordersPolicy, nil), "another-token-45678"); err != nil {
+	if err := s.Reload(newLimiter(t, ordersPolicy, nil), []string{"another-token-45678"}); err != nil {
 		t.Fatal(err)
 	}
 	if status, _, _ := s.send(t, "/v1/decide", order, http.Header{"Authorization": {"Bearer the-right-token-0123"}}); status != 401 {
@@ -383,7 +384,7 @@ func TestUnknownPathHint(t *testing.T) {
 func TestLogRepeatsNoQuestion(t *testing.T) {
 	var log bytes.Buffer
 	s := serve(t, "identity: {attributes: {user: given}}\nlimits: {l: 1/s by user}\nroutes: {/: {limits: [l]}}\n", func(o *api.Options) {
-		o.Token = "token-of-the-server"
+		o.Tokens = []string{"token-of-the-server"}
 		o.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
 	authorized := http.Header{"Authorization": {"Bearer token-of-the-server"}}

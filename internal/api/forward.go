@@ -118,7 +118,7 @@ func isFieldValue(s string) bool {
 func describe(r *http.Request, dialect string) (identity.Request, *problem) {
 	req := identity.FromHTTP(r)
 	if dialect == envoy {
-		target, query, _ := strings.Cut(r.RequestURI, "?")
+		target, query := splitTarget(r.RequestURI)
 		req.Path, req.Query = strings.TrimPrefix(target, pathCheck+envoy), query
 		if req.Path == "" {
 			req.Path = "/"

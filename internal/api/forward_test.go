@@ -200,6 +200,9 @@ func TestDialectsKeepPaths(t *testing.T) {
 			t.Errorf("caddy %s: status %d, want %d", path, res.StatusCode, want)
 		}
 	}
+	if res := s.sendRaw(t, "GET http://x/v1/check/envoy/a HTTP/1.1\nhost: x\nx-forwarded-for: 203.0.113.7\n\n"); res.StatusCode != 200 {
+		t.Errorf("a target that is a whole URL: status %d", res.StatusCode)
+	}
 	for _, target := range []string{"", "/", "?a=1"} {
 		if res := s.sendRaw(t, "GET /v1/check/envoy"+target+" HTTP/1.1\nhost: x\nx-forwarded-for: 203.0.113.7\n\n"); res.StatusCode != 200 {
 			t.Errorf("envoy %q: status %d", target, res.StatusCode)

@@ -159,7 +159,7 @@ func TestSettleAfterReload(t *testing.T) {
 	s := serve(t, "", func(o *api.Options) { o.Limiter = newLimiter(t, ordersPolicy, store) })
 	tokens := `{"limit":"tokens","attributes":{"tenant":"acme"},"cost":4000}`
 	id := s.held(t, strings.Replace(tokens, "{", `{"settle":true,`, 1))
-	if err := s.Reload(newLimiter(t, ordersPolicy, store), ""); err != nil {
+	if err := s.Reload(newLimiter(t, ordersPolicy, store), nil); err != nil {
 		t.Fatal(err)
 	}
 	s.settled(t, `{"id":"`+id+`","cost":0}`)

@@ -25,9 +25,9 @@ import (
 type Options struct {
 	Limiter *policy.Limiter
 
-	// Token is what callers of the JSON API send as a bearer token; "" asks for none,
-	// so whoever can connect is believed.
-	Token string
+	// Tokens are what callers of the JSON API send as a bearer token, any of them; none
+	// asks for no token, so whoever can connect is believed.
+	Tokens []string
 
 	// Drain is how long Serve lets requests end when its context has ended; 0 means
 	// 30 s.
@@ -58,20 +58,19 @@ type rules struct {
 	limiter  *policy.Limiter
 	policy   *policy.Policy
 	renderer *httplimit.Renderer
-	proxies  []string           // that may ask by forward-auth
-	token    *[sha256.Size]byte // nil if none is wanted
-	limits   []string           // names, for hints
+	proxies  []string            // that may ask by forward-auth
+	tokens   [][sha256.Size]byte // none if none is wanted
+	limits   []string            // names, for hints
 }
 
-func newRules(l *policy.Limiter, token string) (*rules, error) {
+func newRules(l *policy.Limiter, tokens []string) (*rules, error) {
 	if l == nil {
 		return nil, errors.New("api: there is no policy to decide by")
 	}
 	p := l.Policy()
 	r := &rules{limiter: l, policy: p, renderer: httplimit.NewRenderer(p, nil), proxies: p.Decisions.ForwardAuth}
-	if token != "" {
-		sum := sha256.Sum256([]byte(token))
-		r.token = &sum
+	for _, token := range tokens {
+		r.tokens = append(r.tokens, sha256.Sum256([]byte(token)))
 	}
 	for _, limit := range p.Limits {
 		r.limits = append(r.limits, limit.Name)
@@ -81,7 +80,7 @@ func newRules(l *policy.Limiter, token string) (*rules, error) {
 
 // New returns the server of a policy.
 func New(o Options) (*Server, error) {
-	first, err := newRules(o.Limiter, o.Token)
+	first, err := newRules(o.Limiter, o.Tokens)
 	if err != nil {
 		return nil, err
 	}
@@ -99,11 +98,11 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Reload lets questions that come from now on be decided by l and want token. What
+// Reload lets questions that come from now on be decided by l and want one of tokens. What
 // is held and kept stays. The error is one that New would return; the rules before
 // then stay in force.
-func (s *Server) Reload(l *policy.Limiter, token string) error {
-	next, err := newRules(l, token)
+func (s *Server) Reload(l *policy.Limiter, tokens []string) error {
+	next, err := newRules(l, tokens)
 	if err != nil {
 		return err
 	}
@@ -123,7 +122,7 @@ const (
 // ServeHTTP answers one question.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	by := s.rules.Load()
-	target, _, _ := strings.Cut(r.RequestURI, "?")
+	target, _ := splitTarget(r.RequestURI)
 	if dialect, ok := strings.CutPrefix(target, pathCheck); ok {
 		// The path of a question by Envoy goes on with what is asked about, as it was
 		// sent: nothing may clean it before.
@@ -170,13 +169,16 @@ func (by *rules) admits(r *http.Request) *problem {
 	if r.Method != http.MethodPost {
 		return problemMethod()
 	}
-	if by.token == nil {
+	if len(by.tokens) == 0 {
 		return nil
 	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	sum := sha256.Sum256([]byte(strings.TrimLeft(token, " ")))
-	same := subtle.ConstantTimeCompare(sum[:], by.token[:]) == 1
-	if !strings.EqualFold(scheme, "Bearer") || !same || len(r.Header["Authorization"]) != 1 {
+	same := 0
+	for i := range by.tokens {
+		same |= subtle.ConstantTimeCompare(sum[:], by.tokens[i][:])
+	}
+	if !strings.EqualFold(scheme, "Bearer") || same != 1 || len(r.Header["Authorization"]) != 1 {
 		return problemToken(r.Header.Get("Authorization") != "")
 	}
 	return nil

@@ -131,8 +131,9 @@ func (r *request) read(l []byte, next int) bool {
 	case len(l) > 0:
 		return r.readField(l)
 	}
-	// Package net/http makes a Cache-Control of a Pragma that has none beside it.
-	if !r.seen[host] || r.seen[pragma] && r.http.Header["Cache-Control"] == nil {
+	// Package net/http makes a Cache-Control of a Pragma that has none beside it. A body that
+	// no handler waits for may never come.
+	if !r.seen[host] || r.length > 0 && r.http.Method != http.MethodPost || r.seen[pragma] && r.http.Header["Cache-Control"] == nil {
 		return false
 	}
 	r.end = next + int(r.length)

@@ -325,6 +325,8 @@ func TestWhoServes(t *testing.T) {
 		{"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n" + strings.Repeat("x", 1000), true},
 		{"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\n\r\n" + strings.Repeat("x", 1001), false},
 		{"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", false},
+		{strings.Replace(get, "Accept:", "Content-Length: 3\r\nAccept:", 1) + "abc", false}, // its handler may not wait for the body
+		{strings.Replace(get, "Accept:", "Content-Length: 0\r\nAccept:", 1), true},
 		{strings.Replace(get, "1.1", "1.0", 1), false},
 		{strings.Replace(get, "Accept:", "Connection: Upgrade\r\nUpgrade: h2c\r\nAccept:", 1), false},
 		{strings.Replace(get, "Accept:", "Cookie: "+strings.Repeat("x", 17_000)+"\r\nAccept:", 1), false},

@@ -101,7 +101,7 @@ func appendCheck(attrs []slog.Attr, by *policy.Limiter, d *policy.Decision, i in
 	attrs = append(attrs, slog.String("limit", limitName(d.Limits[i])), slog.String("key_id", by.ShowKey(c.Key)),
 		slog.Int64("cost", c.Cost), slog.Int64("remaining", c.Remaining))
 	attrs = appendWait(attrs, "reset", c.ResetAfter)
-	return appendWait(attrs, "retry_after", c.RetryAfter)
+	return appendWait(attrs, "retry_after", policy.WaitFor(c.Budget, c.RetryAfter))
 }
 
 // limitName is the name by which a policy knows a limit, or the one whose candidate it is.

@@ -40,12 +40,14 @@ limits:
   tried:  {rate: 1/h, by: ip, mode: shadow}
   secure: {rate: 1/h, by: user, on_missing: deny}
   busy:   {rate: 1/s, status: 503}
+  places: 1 in flight
 classes: {orders: {limits: [user, tenant]}}
 routes:
   POST /orders: {class: orders, cost: {tenant: 2}}
   /tried: {limits: [tried]}
   /secure: {limits: [secure]}
   /busy: {limits: [busy]}
+  /places: {limits: [places]}
   /: {limits: [tenant], on_store_failure: closed}
 `, &policy.Options{Store: store})
 		who := []string{"X-Tenant", "acme", "X-User", "bob@example.com"}
@@ -58,6 +60,7 @@ routes:
 		twice("POST /orders", who...)
 		twice("GET /tried")
 		twice("GET /busy")
+		twice("GET /places")
 		ids = append(ids, ask(l, "GET /secure", "192.0.2.1").Batch.ID.String())
 		store.err = errors.New("no answer")
 		ids = append(ids, ask(l, "GET /", "192.0.2.1", who...).Batch.ID.String())
@@ -78,13 +81,18 @@ routes:
 				"limit": "busy", "key_id": "-", "cost": 1.0, "remaining": 0.0, "reset": 0.998, "retry_after": 0.998,
 				"mode": "enforced", "status": 503.0, "code": "OVERLOADED",
 			},
+			{ // the wait is what the client is told, not how long the place may be held
+				"msg": "request denied", "id": ids[7], "class": "", "route": "/places", "by": "store", "store_latency": 0.002,
+				"limit": "places", "key_id": "-", "cost": 1.0, "remaining": 0.0, "reset": 59.998, "retry_after": 1.0,
+				"mode": "enforced", "status": 429.0, "code": "TOO_MANY_IN_FLIGHT",
+			},
 			{ // no wait helps, and the store was not asked
-				"msg": "request denied", "id": ids[6], "class": "", "route": "/secure",
+				"msg": "request denied", "id": ids[8], "class": "", "route": "/secure",
 				"limit": "secure", "key_id": "-", "cost": 1.0, "remaining": 0.0, "reset": 0.0,
 				"mode": "enforced", "status": 429.0, "code": "RATE_LIMITED",
 			},
 			{
-				"msg": "request denied", "id": ids[7], "class": "", "route": "/", "by": "closed", "store_latency": 0.002,
+				"msg": "request denied", "id": ids[9], "class": "", "route": "/", "by": "closed", "store_latency": 0.002,
 				"mode": "enforced", "status": 503.0, "code": "RATE_LIMITER_UNAVAILABLE", "error": "no answer",
 			},
 		}
