@@ -49,6 +49,7 @@ func (s *Server) check(w http.ResponseWriter, r *http.Request, by *rules, dialec
 		newProblem(http.StatusForbidden, "", "who asks is not a trusted proxy").write(w, r.Method)
 		return
 	}
+	s.missesClient(r, by)
 	req, p := describe(r, dialect)
 	if p != nil {
 		p.write(w, r.Method)
@@ -176,6 +177,16 @@ func (by *rules) trusts(r *http.Request) bool {
 		return proxies.Unix()
 	}
 	return proxies.Contains(peer.Addr())
+}
+
+// missesClient tells, once, of a question without the field that says who the client is: all
+// clients of its proxy then are one.
+func (s *Server) missesClient(r *http.Request, by *rules) {
+	if r.Header[by.client] != nil || !s.missed.CompareAndSwap(false, true) {
+		return
+	}
+	s.log.LogAttrs(r.Context(), slog.LevelWarn, "a proxy asks without the field that client_ip_from names, so all its clients count as one",
+		slog.String("field", by.client), slog.String("hint", "the configurations in deploy/ set it"))
 }
 
 // mostUntrusted bounds how many peers the log names.

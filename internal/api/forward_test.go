@@ -210,6 +210,23 @@ func TestDialectsKeepPaths(t *testing.T) {
 	}
 }
 
+// A proxy that forgets who its client is makes all of them one, which is told once.
+func TestForwardAuthWithoutClient(t *testing.T) {
+	var log bytes.Buffer
+	s := serve(t, strings.Replace(forwardPolicy, "FROM", "x-real-ip", 1), func(o *api.Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	with := written["nginx"].request
+	without := strings.Replace(with, "X-Real-IP: 203.0.113.7\n", "", 1)
+	for i, request := range []string{with, without, without} {
+		if res := s.sendRaw(t, request); res.StatusCode != 200 {
+			t.Errorf("%d: status %d", i, res.StatusCode)
+		}
+	}
+	s.stop()
+	if got := strings.Count(log.String(), "field=X-Real-Ip"); got != 1 {
+		t.Errorf("told %d times:\n%s", got, &log)
+	}
+}
+
 func TestForwardAuthWhoMayAsk(t *testing.T) {
 	var log bytes.Buffer
 	text := strings.Replace(strings.Replace(forwardPolicy, "FROM", "x-real-ip", 1), "127.0.0.1", "10.0.0.0/8", 1)

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/textproto"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -49,6 +50,7 @@ type Server struct {
 	answers  *table[*kept]
 	large    chan struct{} // a place for each large body that is being read
 	full     atomic.Bool   // the log has said that no more decisions are held
+	missed   atomic.Bool   // the log has said that a question did not say who its client is
 	untrusts untrusted
 }
 
@@ -59,6 +61,7 @@ type rules struct {
 	policy   *policy.Policy
 	renderer *httplimit.Renderer
 	proxies  []string            // that may ask by forward-auth
+	client   string              // the field that says who a proxy's client is
 	tokens   [][sha256.Size]byte // none if none is wanted
 	limits   []string            // names, for hints
 }
@@ -68,7 +71,7 @@ func newRules(l *policy.Limiter, tokens []string) (*rules, error) {
 		return nil, errors.New("api: there is no policy to decide by")
 	}
 	p := l.Policy()
-	r := &rules{limiter: l, policy: p, renderer: httplimit.NewRenderer(p, nil), proxies: p.Decisions.ForwardAuth}
+	r := &rules{limiter: l, policy: p, renderer: httplimit.NewRenderer(p, nil), proxies: p.Decisions.ForwardAuth, client: textproto.CanonicalMIMEHeaderKey(p.Identity.ClientIP().From)}
 	for _, token := range tokens {
 		r.tokens = append(r.tokens, sha256.Sum256([]byte(token)))
 	}
