@@ -27,6 +27,11 @@ func cases() []benchCase {
 			{"throttled, GCRA", openThrottled},
 			{"ulule/limiter, fixed window", openUlule},
 		}, rowsOfOne},
+		{"one key, 128 in flight", load{128, 1}, []contender{
+			{"drossel, a busy key", openDrossel(1, "1000000/s")},
+			{"go-redis/redis_rate, a busy key", openRedisRate(1)},
+			{"ulule/limiter, a busy key", openUlule},
+		}, rowsOfKey},
 		{"four limits, 128 in flight", load{128, 1000}, []contender{
 			{"drossel, all or nothing", openDrossel(4, "1000000/s")},
 			{"go-redis/redis_rate, one after another", openRedisRate(4)},
@@ -57,6 +62,14 @@ func rowsOfOne(all [][]result) []row {
 		{name, speed(all[0]), "redis_rate", speed(all[1]), ratio(all[0], all[1], perSecond), true, 2.5},
 		{name, speed(all[0]), "best peer: " + peer, speed(all[best]), ratio(all[0], all[best], perSecond), true, 2},
 	}
+}
+
+func rowsOfKey(all [][]result) []row {
+	best, peer := all[1], "redis_rate"
+	if middle(all[2], perSecond) > middle(best, perSecond) {
+		best, peer = all[2], "ulule"
+	}
+	return []row{{name: "one key, 128 in flight", ours: speed(all[0]), peer: "best peer: " + peer, theirs: speed(best), ratio: ratio(all[0], best, perSecond)}}
 }
 
 func rowsOfFour(all [][]result) []row {
