@@ -55,14 +55,14 @@ func FromHTTP(r *http.Request) (req Request) {
 }
 
 // FillFrom makes the zero Request what FromHTTP returns, without a copy.
-func (req *Request) FillFrom(r *http.Request) {
-	req.Method = r.Method
-	req.Host = r.Host
-	req.Peer = peerOf(r)
-	req.Fields = r.Header
-	if r.URL != nil {
-		req.Path = r.URL.EscapedPath()
-		req.Query = r.URL.RawQuery
+func (r *Request) FillFrom(from *http.Request) {
+	r.Method = from.Method
+	r.Host = from.Host
+	r.Peer = peerOf(from)
+	r.Fields = from.Header
+	if from.URL != nil {
+		r.Path = from.URL.EscapedPath()
+		r.Query = from.URL.RawQuery
 	}
 }
 
