@@ -61,7 +61,7 @@ func TestServeDecisions(t *testing.T) {
 	put("policy.yaml", text)
 	s := serveFile(t, filepath.Join(dir, "policy.yaml"))
 	log := s.until(t, "^ready in ")
-	if !strings.Contains(log, "JSON API (with a token)\n") || strings.Contains(log, "gateway") || strings.Contains(log, "first-token") {
+	if !strings.Contains(log, "JSON API (with a token)\n") || !strings.Contains(log, "clients    the ip that a question has; IPv6 by /64\n") || strings.Contains(log, "gateway") || strings.Contains(log, "first-token") {
 		t.Errorf("the log is\n%s", log)
 	}
 	url := decisionsAt(t, log)

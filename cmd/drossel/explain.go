@@ -206,6 +206,8 @@ func verdict(c *drossel.Check) string {
 	switch {
 	case !c.Allowed && c.RetryAfter == drossel.Never:
 		text = "DENIED, no wait will help"
+	case !c.Allowed && c.Budget.Limit().Algorithm == drossel.Concurrency:
+		text = "DENIED   next when a place is free"
 	case !c.Allowed:
 		text = "DENIED   next in " + span(c.RetryAfter)
 	case c.Delay > 0:

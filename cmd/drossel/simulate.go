@@ -39,6 +39,9 @@ or at its own burst: of the worst key, and of the one that only one key in a hun
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, logs := splitPolicy(args)
 			if i := slices.IndexFunc(logs, isPolicy); i >= 0 {
+				if len(logs) < len(args) { // a policy has come first
+					return usageErrorf("drossel simulate "+path+" access.log", "%s is a policy, not a log", logs[i])
+				}
 				return usageErrorf("drossel simulate "+logs[i]+" "+logs[0], "%s is a policy, not a log: the policy comes first", logs[i])
 			}
 			if len(logs) == 0 {

@@ -135,6 +135,8 @@ func clients(pol *policy.Policy) string {
 	ip := pol.Identity.ClientIP()
 	text := "address of the connection's peer"
 	switch {
+	case pol.Gateway.Upstream == nil && len(pol.Decisions.ForwardAuth) == 0: // only the JSON API asks
+		text = "the ip that a question has"
 	case ip.From == "" || ip.From == "none":
 	case ip.Depth > 0:
 		text = fmt.Sprintf("address from %s, number %d from the right", ip.From, ip.Depth)

@@ -64,7 +64,7 @@ func (e *expectation) meets(d *policy.Decision, last bool) bool {
 	case d.Allowed != e.allowed,
 		e.limit != "" && !slices.Contains(denying(d), e.limit),
 		e.status != 0 && d.Status != e.status,
-		e.retryAfter != nil && d.RetryAfter != *e.retryAfter,
+		e.retryAfter != nil && told(d) != *e.retryAfter,
 		e.delay != nil && d.Delay != *e.delay:
 		return false
 	}
@@ -88,7 +88,7 @@ func (e *expectation) got(d *policy.Decision) string {
 	} else {
 		a.add("denied", strings.Join(denying(d), " and "))
 		a.add("status", strconv.Itoa(d.Status))
-		a.add("retry_after", wait(d.RetryAfter))
+		a.add("retry_after", wait(told(d)))
 	}
 	var left aspects
 	for _, r := range e.remaining {
@@ -100,6 +100,15 @@ func (e *expectation) got(d *policy.Decision) string {
 	}
 	a.addMap("remaining", left)
 	return a.String()
+}
+
+// told is how long the client of a denial is told to wait, without what retry_jitter adds by chance.
+func told(d *policy.Decision) time.Duration {
+	told := d.Wait()
+	if told == drossel.Never {
+		return told
+	}
+	return told - d.Jitter()
 }
 
 // denying are the names of the limits that deny.
