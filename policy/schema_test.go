@@ -398,7 +398,7 @@ func TestSchemaRefusesNoPolicy(t *testing.T) {
 			}
 		}
 	})
-	if accepted < 100 {
+	if accepted < 100 && !testing.Short() { // rapid draws a fifth then
 		t.Errorf("%d changed policies were accepted, want more", accepted)
 	}
 }
