@@ -48,7 +48,7 @@ routes:
 	}
 	// Output:
 	// policy.yaml:3:10: limit "login": no attribute "account"
-	// hint: known: ip, method, host, route, class
+	// hint: known: ip, method, host, route, class; others are declared in attributes of identity, or are such as header.x-user-id
 	// policy.yaml:5:30: route "/": cost must be a whole number, not "many"
 	// GET /healthz 0
 	// / 1

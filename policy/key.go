@@ -245,7 +245,11 @@ func (r *reader) attribute(name string) (keyAttribute, *keyError) {
 		return keyAttribute{}, &keyError{text: err.Error()}
 	}
 	if ie.Field == "Name" {
-		return keyAttribute{}, &keyError{text: "no attribute " + quote(name), hint: ie.Hint}
+		hint := ie.Hint
+		if strings.HasPrefix(hint, "known: ") { // nothing is near: it is one that nobody has declared
+			hint += "; others are declared in attributes of identity, or are such as header.x-user-id"
+		}
+		return keyAttribute{}, &keyError{text: "no attribute " + quote(name), hint: hint}
 	}
 	return keyAttribute{}, &keyError{text: ie.Problem, hint: ie.Hint}
 }

@@ -97,6 +97,13 @@ var knownMethods = []string{ //nolint:gochecknoglobals // never changed
 	"PROPFIND", "PROPPATCH", "MKCOL", "COPY", "MOVE", "LOCK", "UNLOCK", "REPORT", "SEARCH", "PURGE", "LINK", "UNLINK",
 }
 
+// severalMethods reports whether text is a list as other routers have it. GET|POST could be the name of
+// one method, which no request would ever have.
+func severalMethods(text string) bool {
+	words := strings.FieldsFunc(text, func(c rune) bool { return c == '|' || c == ',' })
+	return len(words) > 1 && slices.ContainsFunc(words, func(w string) bool { return slices.Contains(knownMethods, w) })
+}
+
 // parsePattern reads "[METHOD ][HOST]/[PATH]".
 func parsePattern(text string) (pattern, *patternError) {
 	var p pattern
@@ -108,7 +115,11 @@ func parsePattern(text string) (pattern, *patternError) {
 		method, rest = "", text
 	}
 	rest = strings.TrimLeft(rest, " ")
-	if p.method = strings.ToUpper(method); p.method != "" && !isToken(p.method) {
+	p.method = strings.ToUpper(method)
+	if severalMethods(p.method) {
+		return fail("write a route for each method, or one without a method for all of them", "%q is a list of methods", clip(method))
+	}
+	if p.method != "" && !isToken(p.method) {
 		return fail("a pattern is [METHOD ][HOST]/path, such as GET /api/", "%q is not a method", clip(method))
 	}
 	if p.method != "" && !slices.Contains(knownMethods, p.method) {

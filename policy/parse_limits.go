@@ -258,9 +258,7 @@ func (r *reader) readLimitText(n *node, l *Limit, text string) {
 		r.errorf(n, "write such as 100/m "+clip(text), "limit %q: there is no rate before %q", l.Name, clip(text))
 		return
 	}
-	if !r.readKey(n, l, strings.Join(words[by+1:], " "), rate) {
-		return
-	}
+	r.readKey(n, l, strings.Join(words[by+1:], " "), rate)
 	r.readRate(n, l, rate)
 }
 
@@ -278,12 +276,11 @@ func (r *reader) readRate(n *node, l *Limit, text string) {
 }
 
 // readKey reads a limit's key. rate is what stands before it, for a hint.
-func (r *reader) readKey(n *node, l *Limit, text, rate string) bool {
+func (r *reader) readKey(n *node, l *Limit, text, rate string) {
 	k, trailing, err := r.parseKey(text)
 	switch {
 	case err == nil && trailing == "":
 		l.by = k
-		return true
 	case err == nil:
 		hint := "join attributes with +, or list alternatives with |"
 		if _, err := drossel.ParseLimit(rate + " " + trailing); err == nil {
@@ -295,7 +292,6 @@ func (r *reader) readKey(n *node, l *Limit, text, rate string) bool {
 	default:
 		r.badLimits[l.Name] = true // the attribute was reported
 	}
-	return false
 }
 
 // maxListed is the most limits of a list that are looked at; a route has fewer.
