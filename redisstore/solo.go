@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"runtime"
 	"sync/atomic"
 	"time"
 )
@@ -92,14 +91,14 @@ func (c *conn) Read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-// look returns when there is something to read, or it was looked for in vain. Other
-// goroutines run meanwhile.
+// look returns when there is something to read, or it was looked for in vain. Others
+// run meanwhile.
 func (l *lookout) look(in *glance) {
 	if l.asleep.Load() > 0 {
 		l.asleep.Add(-1)
 		return
 	}
-	for start := time.Now(); !in.readable(); runtime.Gosched() {
+	for start := time.Now(); !in.readable(); yield() {
 		if time.Since(start) > looksFor {
 			l.asleep.Store(1<<l.vain.Load() - 1)
 			l.vain.Store(min(7, l.vain.Load()+1))
