@@ -257,7 +257,11 @@ func (r *reader) listen(f fields, standard string) string {
 	address, ok := listenAddress(text)
 	if !ok {
 		port := standard[strings.LastIndexByte(standard, ':')+1:]
-		r.errorf(e.Value, fmt.Sprintf("write :%[1]s, 127.0.0.1:%[1]s, %[1]s or unix:/path", port), "listen: %q is not an address to listen on", clip(text))
+		hint := fmt.Sprintf("write :%[1]s, 127.0.0.1:%[1]s, %[1]s or unix:/path", port)
+		if strings.HasPrefix(text, "unix:") {
+			hint = "the path of a socket is absolute, such as unix:/run/drossel/drossel.sock"
+		}
+		r.errorf(e.Value, hint, "listen: %q is not an address to listen on", clip(text))
 	}
 	return address
 }

@@ -8,7 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/drossel-io/drossel/identity"
 	"github.com/drossel-io/drossel/internal/telemetry"
+	"github.com/drossel-io/drossel/policy"
 )
 
 // What a class does when the store fails can be counted from 0 on: increase() sees nothing of a series
@@ -30,6 +32,30 @@ routes: {/a: open, /b: closed, /c: local, /d: unlimited}
 	}
 	if diff := cmp.Diff([]string{"by=closed class=closed outcome=denied", "by=open class=open outcome=allowed"}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// A limit that no route has and programs ask by its name has its series before it is asked.
+func TestSeriesOfLimitsByName(t *testing.T) {
+	tel := telemetry.New(nil)
+	l := limiter(t, tel, `
+decisions: {}
+limits: {tokens: {rate: 2/h, by: ip, candidate: {rate: 1/h}}, tried: {rate: 1/h, by: ip, mode: shadow}}
+`, nil)
+	before := series(scrape(t, tel))
+	for _, name := range []string{"tokens", "tokens", "tokens", "tried", "tried"} {
+		request := &identity.Request{Method: "GET", Path: "/", Peer: "192.0.2.1:1"}
+		question := policy.Question{Request: request, Limit: l.Policy().Limit(name), Cost: 1}
+		if _, err := l.DecideAll(t.Context(), policy.Questions{List: []policy.Question{question}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	after := scrape(t, tel)
+	if n := values(after, "drossel_checks_total")["limit=tokens outcome=denied"]; n != 1 {
+		t.Errorf("%v denials of tokens, want 1", n)
+	}
+	if diff := cmp.Diff(before, series(after)); diff != "" {
+		t.Errorf("series were not there before they counted:\n%s", diff)
 	}
 }
 

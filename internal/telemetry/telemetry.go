@@ -135,6 +135,12 @@ func (t *Telemetry) watch(p *policy.Policy) *watcher {
 	}
 	w.routes[p.Preflight] = w.newRoute(p.Preflight, p.Store)
 	w.routes[nil] = w.newRoute(p.Unmatched, p.Store)
+	if p.Decisions.Listen != "" { // programs ask limits by their names, those too that no route has
+		for _, l := range p.Limits {
+			w.metrics.class("").show(&policy.Route{OnFailure: p.OnFailure, Checks: []policy.RouteCheck{{Limit: l}}}, p.Store)
+			w.showLimit(l, l.Shadow || p.Shadow)
+		}
+	}
 	return w
 }
 
@@ -145,19 +151,27 @@ func (w *watcher) newRoute(r *policy.Route, store policy.Store) *watchedRoute {
 	route := &watchedRoute{class: w.metrics.class(r.Class)}
 	route.class.show(r, store)
 	for _, c := range r.Checks {
-		at := w.limits[c.Limit.Name]
-		if at == nil {
-			at = w.newLimit(c.Limit.Name)
-			w.limits[c.Limit.Name] = at
-		}
-		at.series.show(c.Limit.Shadow)
+		at := w.showLimit(c.Limit, c.Limit.Shadow)
 		route.checks = append(route.checks, watchedCheck{c.Limit, at})
 		if c.Limit.Candidate != nil {
-			at.series.get(candidateDenied)
 			route.checks = append(route.checks, watchedCheck{c.Limit.Candidate, at})
 		}
 	}
 	return route
+}
+
+// showLimit makes the series of a limit, at 0.
+func (w *watcher) showLimit(l *policy.Limit, shadow bool) *watchedLimit {
+	at := w.limits[l.Name]
+	if at == nil {
+		at = w.newLimit(l.Name)
+		w.limits[l.Name] = at
+	}
+	at.series.show(shadow)
+	if l.Candidate != nil {
+		at.series.get(candidateDenied)
+	}
+	return at
 }
 
 func (w *watcher) newLimit(name string) *watchedLimit {
