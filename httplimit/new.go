@@ -18,8 +18,8 @@ type Options struct {
 
 	// Attributes returns attributes of a request that the code around has verified,
 	// by name; the request's context usually knows them. They win over what the request
-	// says, and one that is "" is missing. Policy calls it once for each request, New
-	// never; nil gives none.
+	// says, and one that is "" is missing. A name that the policy does not have is passed
+	// over. Policy calls it once for each request, New never; nil gives none.
 	Attributes func(*http.Request) map[string]string
 
 	// Error sees the store's errors, which clients are not told; nil drops them. It
