@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/drossel-io/drossel"
 	"github.com/drossel-io/drossel/identity"
+	"github.com/drossel-io/drossel/internal/nearest"
 	"github.com/drossel-io/drossel/internal/scenario"
 	"github.com/drossel-io/drossel/internal/simulate"
 	"github.com/drossel-io/drossel/policy"
@@ -21,6 +24,7 @@ import (
 type explainOptions struct {
 	ip, host string
 	headers  []string
+	given    []string // attributes, name=value
 	asJSON   bool
 }
 
@@ -30,10 +34,12 @@ func (p *program) explainCommand() *cobra.Command {
 		Use:   "explain [policy.yaml] \"METHOD /path\"",
 		Short: "show what a policy makes of one request",
 		Example: `  drossel explain policy.yaml "GET /api/search?q=thrush" --ip 203.0.113.7
-  drossel explain policy.yaml "POST /api/orders" --ip 10.0.0.2 --header x-forwarded-for=203.0.113.7`,
+  drossel explain policy.yaml "POST /api/orders" --ip 10.0.0.2 --header x-forwarded-for=203.0.113.7
+  drossel explain policy.yaml "POST /api/orders" --as user=u_81`,
 		Long: `Explain shows which route a request matches, who it is counted as and why, and what each limit says
 about it. Nothing is charged. --ip is the peer of the connection; where that is a trusted proxy of
-the policy, the client comes from the header that the policy names.`,
+the policy, the client comes from the header that the policy names. --as gives an attribute of the
+policy, as a program that asks the decision service does, or code around the library.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, rest := splitPolicy(args)
 			if len(args) > 1 && args[0] == "-" {
@@ -49,6 +55,7 @@ the policy, the client comes from the header that the policy names.`,
 	cmd.Flags().StringVar(&o.ip, "ip", "127.0.0.1", "address of the peer")
 	cmd.Flags().StringVar(&o.host, "host", "", "host of the request")
 	cmd.Flags().StringArrayVar(&o.headers, "header", nil, "a header field, name=value; may be repeated")
+	cmd.Flags().StringArrayVar(&o.given, "as", nil, "an attribute of the policy, name=value; may be repeated")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -83,12 +90,41 @@ func explainRequest(args []string, o explainOptions) (*identity.Request, error) 
 		header.Add(name, value)
 	}
 	req.Fields = header
+	for _, attribute := range o.given {
+		name, value, ok := strings.Cut(attribute, "=")
+		if !ok { // it may hold a secret, too
+			return nil, usageErrorf("such as --as user=u_81", "an --as has no =")
+		}
+		if req.Given == nil {
+			req.Given = map[string]string{}
+		}
+		req.Given[name] = value
+	}
 	return &req, nil
+}
+
+// knowAttributes reports a given attribute that the policy does not have.
+func knowAttributes(parsed *policy.Policy, given map[string]string) error {
+	known := parsed.Identity.Names()
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if slices.Contains(known, name) {
+			continue
+		}
+		hint := "declare it in attributes of identity"
+		if near := nearest.Of(name, known); near != "" {
+			hint = "did you mean " + near + "?"
+		}
+		return usageErrorf(hint, "--as: %s has no attribute %q", parsed.Name, name)
+	}
+	return nil
 }
 
 func (p *program) explain(ctx context.Context, path string, req *identity.Request, o explainOptions) error {
 	parsed, err := p.goodPolicy(path)
 	if err != nil {
+		return err
+	}
+	if err := knowAttributes(parsed, req.Given); err != nil {
 		return err
 	}
 	secret, err := p.secret(parsed, path)
