@@ -38,6 +38,9 @@ func onlyPolicy(command string, args []string) (path string, err error) {
 	if len(args) == 0 {
 		return path, nil
 	}
+	if isPolicy(args[0]) {
+		return "", usageErrorf("once for each: drossel "+command+" "+args[0], "%s takes one policy file, and %s is another", command, args[0])
+	}
 	return "", usageErrorf("a policy file ends in .yaml or .yml: drossel "+command+" policy.yaml",
 		"%s does not know what to do with %q", command, args[0])
 }
