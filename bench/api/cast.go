@@ -45,7 +45,10 @@ const nginxQuestion = "GET /v1/check/nginx HTTP/1.1\r\nHost: drossel\r\nX-Origin
 	"X-Original-Host: api.example.com\r\nX-Real-IP: 203.0.113.7\r\nUser-Agent: curl/7.88.1\r\nAccept: */*\r\n\r\n"
 
 // A server is one contender of a match.
-type server struct{ name, address string }
+type server struct {
+	name, address string
+	target        int // per cent of the bare server's answers a second; 0 for that one
+}
 
 // A match is servers that are asked the same.
 type match struct {
@@ -99,8 +102,8 @@ func start(ctx context.Context, o options, stderr io.Writer) (c *company, err er
 	}
 	question := fmt.Appendf(nil, "POST /v1/decide HTTP/1.1\r\nHost: drossel\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(jsonBody), jsonBody)
 	c.matches = []match{
-		{"JSON", question, []server{{"bare", bare[roleJSON]}, {"drossel", ours}}},
-		{"forward-auth", []byte(nginxQuestion), []server{{"bare", bare[roleOK]}, {"drossel", ours}}},
+		{"JSON", question, []server{{"bare", bare[roleJSON], 0}, {"drossel", ours, 80}}},
+		{"forward-auth", []byte(nginxQuestion), []server{{"bare", bare[roleOK], 0}, {"drossel", ours, 85}}},
 	}
 	return c, nil
 }

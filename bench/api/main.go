@@ -73,6 +73,7 @@ type row struct {
 	Case     string `json:"case"`
 	Server   string `json:"server"`
 	InFlight int    `json:"in_flight"`
+	Target   int    `json:"target,omitempty"` // per cent of the bare server's answers a second; 0 for that server
 	contest.Load
 }
 
@@ -102,7 +103,7 @@ func measure(ctx context.Context, o options, stderr io.Writer) ([]row, error) {
 				}
 			}
 			for k, l := range best {
-				rows = append(rows, row{m.name, m.servers[k].name, n, l})
+				rows = append(rows, row{m.name, m.servers[k].name, n, m.servers[k].target, l})
 			}
 		}
 	}
@@ -112,18 +113,31 @@ func measure(ctx context.Context, o options, stderr io.Writer) ([]row, error) {
 // write prints the table. The first server of a case is the one that the others are
 // compared with.
 func write(w io.Writer, rows []row) {
-	fmt.Fprintf(w, "%-14s %-8s %9s %12s %10s %10s %10s\n", "CASE", "SERVER", "IN FLIGHT", "ANSWERS/S", "P50", "P99", "OF BARE")
+	fmt.Fprintf(w, "%-14s %-8s %9s %12s %10s %10s %8s  %-8s %s\n", "CASE", "SERVER", "IN FLIGHT", "ANSWERS/S", "P50", "P99", "OF BARE", "TARGET", "MET")
 	bare := map[string]float64{}
 	for _, r := range rows {
 		at := fmt.Sprint(r.Case, r.InFlight)
 		if _, ok := bare[at]; !ok {
 			bare[at] = r.Rate()
 		}
-		fmt.Fprintf(w, "%-14s %-8s %9d %12.0f %10s %10s %9.0f%%\n", r.Case, r.Server, r.InFlight, r.Rate(),
-			micros(r.P50), micros(r.P99), 100*r.Rate()/bare[at])
+		share := 100 * r.Rate() / bare[at]
+		fmt.Fprintf(w, "%-14s %-8s %9d %12.0f %10s %10s %7.0f%%%s\n", r.Case, r.Server, r.InFlight, r.Rate(),
+			micros(r.P50), micros(r.P99), share, met(share, r.Target))
 	}
 	fmt.Fprintln(w, strings.TrimSpace(`
 Fastest of all rounds. OF BARE is answers a second against a net/http server that does the same without a decision.`))
+}
+
+// met says whether a target is reached, in per cent; nothing if there is none.
+func met(share float64, target int) string {
+	switch {
+	case target == 0:
+		return ""
+	case share < float64(target):
+		return fmt.Sprintf("  >= %d%%    NO", target)
+	default:
+		return fmt.Sprintf("  >= %d%%    yes", target)
+	}
 }
 
 func micros(d time.Duration) string { return fmt.Sprintf("%d µs", d.Microseconds()) }
