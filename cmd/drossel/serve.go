@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -84,7 +85,9 @@ func (p *program) serve(ctx context.Context, path string, log *slog.Logger, asJS
 		p.say(log, asJSON, "stopping: "+reason(ctx)+"; running requests may end")
 		close(said)
 	})
+	room := newHeadroom()
 	err = serveAll(ctx, surfaces)
+	runtime.KeepAlive(room)
 	stopReloads()
 	flush(ctx, watch)
 	if err != nil {
