@@ -31,8 +31,8 @@ type house struct {
 // Files with tests may import what they like.
 var houses = map[string]house{
 	"internal/algo":     {floor: 0, std: []string{"cmp", "math", "math/bits", "slices"}},
-	"internal/http1":    {floor: 0},
 	"internal/keyid":    {floor: 0, std: []string{"crypto", "encoding", "hash", "sync"}},
+	"internal/lookout":  {floor: 0, std: []string{"runtime", "sync", "syscall", "time"}},
 	"internal/nearest":  {floor: 0, std: []string{}},
 	"internal/redact":   {floor: 0, std: []string{"log", "log/slog", "regexp", "strings"}},
 	"internal/yamltree": {floor: 0, std: []string{"bytes", "errors", "fmt", "strings"}, third: []string{"github.com/goccy/go-yaml"}},
@@ -41,6 +41,8 @@ var houses = map[string]house{
 		"cmp", "context", "encoding/binary", "errors", "fmt", "hash/maphash", "iter", "maps", "math", "math/bits",
 		"math/rand/v2", "runtime", "slices", "strconv", "strings", "sync", "time", "unsafe",
 	}},
+
+	"internal/http1": {floor: 1, house: []string{"internal/lookout"}},
 
 	"redisstore":         {floor: 2, third: []string{"github.com/redis/rueidis"}},
 	"lease":              {floor: 2},

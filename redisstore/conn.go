@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/drossel-io/drossel/internal/lookout"
 )
 
 // errStale is that of a connection that is not used any more. Nothing was sent.
@@ -23,7 +25,7 @@ type connector struct {
 	unix       bool
 	generation atomic.Int64
 	solo       atomic.Pointer[ending] // the call that its caller makes itself, nil if there is none
-	lookout    lookout                // of solos
+	lookout    lookout.Lookout        // of solos
 }
 
 // dial opens a connection. The error is a *dialError.
@@ -73,7 +75,7 @@ func (c *connector) expire() { c.generation.Add(1) }
 // is not sent into one that the other side has closed.
 type conn struct {
 	net.Conn
-	out, in    *glance // at the socket, which is under TLS: of who writes, and of who reads
+	out, in    *lookout.Glance // at the socket, which is under TLS: of who writes, and of who reads
 	owner      *connector
 	generation int64
 
@@ -82,12 +84,12 @@ type conn struct {
 }
 
 func newConn(c net.Conn, socket syscall.RawConn, owner *connector, generation int64) *conn {
-	return &conn{Conn: c, out: newGlance(socket), in: newGlance(socket), owner: owner, generation: generation}
+	return &conn{Conn: c, out: lookout.NewGlance(socket), in: lookout.NewGlance(socket), owner: owner, generation: generation}
 }
 
 // Write implements net.Conn.
 func (c *conn) Write(b []byte) (int, error) {
-	if c.generation != c.owner.generation.Load() || c.out.ended() {
+	if c.generation != c.owner.generation.Load() || c.out.Ended() {
 		return 0, errStale
 	}
 	return c.Conn.Write(b)

@@ -72,38 +72,10 @@ func (c *conn) SetDeadline(at time.Time) error {
 	return c.Conn.SetDeadline(at)
 }
 
-// looksFor is how long a solo looks for its answer before it sleeps: to be woken takes
-// longer than a Redis nearby does to answer.
-const looksFor = 100 * time.Microsecond
-
-// A lookout is whether solos look for their answers. Each that looked in vain, as all do
-// if Redis is further away, makes more of the next sleep at once, up to 127 of 128.
-type lookout struct {
-	vain   atomic.Int32 // in a row
-	asleep atomic.Int32 // how many will not look
-}
-
 // Read implements net.Conn.
 func (c *conn) Read(b []byte) (int, error) {
 	if e := c.owner.solo.Load(); e != nil && e.conn.Load() == c {
-		c.owner.lookout.look(c.in)
+		c.owner.lookout.Look(c.in, nil)
 	}
 	return c.Conn.Read(b)
-}
-
-// look returns when there is something to read, or it was looked for in vain. Others
-// run meanwhile.
-func (l *lookout) look(in *glance) {
-	if l.asleep.Load() > 0 {
-		l.asleep.Add(-1)
-		return
-	}
-	for start := time.Now(); !in.readable(); yield() {
-		if time.Since(start) > looksFor {
-			l.asleep.Store(1<<l.vain.Load() - 1)
-			l.vain.Store(min(7, l.vain.Load()+1))
-			return
-		}
-	}
-	l.vain.Store(0)
 }

@@ -115,12 +115,13 @@ func TestSoloLooks(t *testing.T) {
 			t.Errorf("read %d bytes, error %v", n, err)
 		}
 	}
-	late := func(sleep int32) { // it looks in vain
-		vain := min(7, owner.lookout.vain.Load()+1)
+	late := func(sleep int) { // it looks in vain
+		vain, _ := owner.lookout.State()
+		vain = min(7, vain+1)
 		var reader sync.WaitGroup
 		reader.Go(read)
 		eventually(t, "the reader sleeps", func() error {
-			if n, m := owner.lookout.vain.Load(), owner.lookout.asleep.Load(); n != vain || m != sleep {
+			if n, m := owner.lookout.State(); n != vain || m != sleep {
 				return fmt.Errorf("%d have looked in vain and %d will sleep, want %d and %d", n, m, vain, sleep)
 			}
 			return nil
@@ -128,10 +129,10 @@ func TestSoloLooks(t *testing.T) {
 		answer()
 		reader.Wait()
 	}
-	for _, want := range []int32{0, 1, 3, 7, 15, 31, 63, 127} {
+	for _, want := range []int{0, 1, 3, 7, 15, 31, 63, 127} {
 		late(want)
 		for left := want; ; left-- {
-			if got := owner.lookout.asleep.Load(); got != left {
+			if _, got := owner.lookout.State(); got != left {
 				t.Fatalf("%d will sleep, want %d of %d", got, left, want)
 			}
 			if left == 0 {
@@ -143,13 +144,13 @@ func TestSoloLooks(t *testing.T) {
 	}
 	answer()
 	eventually(t, "the answer is there", func() error {
-		if near.in.readable() {
+		if near.in.Readable() {
 			return nil
 		}
 		return errors.New("it is not")
 	})
 	read()
-	if n := owner.lookout.vain.Load(); n != 0 {
+	if n, _ := owner.lookout.State(); n != 0 {
 		t.Errorf("after an answer that was there %d have looked in vain", n)
 	}
 	late(0)
@@ -157,7 +158,7 @@ func TestSoloLooks(t *testing.T) {
 	owner.solo.Store(nil) // a lane's do not look
 	answer()
 	read()
-	if n := owner.lookout.asleep.Load(); n != 1 {
+	if _, n := owner.lookout.State(); n != 1 {
 		t.Errorf("after a read of a lane %d will sleep, want 1", n)
 	}
 }

@@ -9,7 +9,10 @@ import (
 	"os"
 	"runtime/debug"
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"github.com/drossel-io/drossel/internal/lookout"
 )
 
 // What a connection is doing: new has said nothing yet, idle waits for a request.
@@ -34,18 +37,20 @@ type conn struct {
 	since  time.Time
 	state  atomic.Int32
 	watch  watch
+	glance *lookout.Glance
 
 	buf     []byte // buf[:n] is read and not yet answered
 	n       int
 	request request
 	answer  response
 
+	streak  int       // requests since another connection had one
 	readBy  time.Time // deadlines that are set
 	writeBy time.Time
 }
 
 func newConn(ctx context.Context, s *Server, accepted net.Conn) *conn {
-	c := &conn{Conn: accepted, server: s, since: time.Now()}
+	c := &conn{Conn: accepted, server: s, since: time.Now(), glance: glanceAt(accepted)}
 	ctx = c.watch.start(ctx, accepted)
 	c.request.init(ctx, accepted.RemoteAddr().String(), s.longest)
 	c.answer.init()
@@ -144,9 +149,40 @@ func (c *conn) await() bool {
 	if len(c.buf) > kept || c.buf == nil {
 		c.buf = make([]byte, usual)
 	}
+	if c.streak >= aloneAfter && c.alone() {
+		c.server.lookout.Look(c.glance, c.notAlone)
+	}
 	n, _ := c.Read(c.buf) // an error comes again, if there is something before
 	c.n = n
 	return n > 0
+}
+
+// aloneAfter is how many requests in a row make a connection one that is alone: looking for
+// its next request takes time from nobody.
+const aloneAfter = 16
+
+// alone reports whether the last request of the server was one of this connection.
+func (c *conn) alone() bool { return c.server.last.Load() == c }
+
+func (c *conn) notAlone() bool { return !c.alone() || c.server.closing.Load() }
+
+// count counts a request of the connection.
+func (c *conn) count() {
+	if c.alone() {
+		c.streak++
+		return
+	}
+	c.streak = 0
+	c.server.last.Store(c)
+}
+
+func glanceAt(c net.Conn) *lookout.Glance {
+	if s, ok := c.(syscall.Conn); ok {
+		if raw, err := s.SyscallConn(); err == nil {
+			return lookout.NewGlance(raw)
+		}
+	}
+	return lookout.NewGlance(nil)
 }
 
 // hurry lets a connection that waits for a request wait no longer. Any goroutine may
@@ -203,6 +239,7 @@ func (c *conn) handle() (handled bool) {
 		}
 	}()
 	c.watch.begin()
+	c.count()
 	c.server.rest.Handler.ServeHTTP(&c.answer, c.request.http)
 	return true
 }

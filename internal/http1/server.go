@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/drossel-io/drossel/internal/lookout"
 )
 
 // A Server serves like the http.Server that it is made of.
@@ -22,6 +24,8 @@ type Server struct {
 	closing atomic.Bool
 	served  sync.WaitGroup // connections that are served here
 	dates   dates
+	last    atomic.Pointer[conn] // that had a request
+	lookout lookout.Lookout      // for the next one of a connection that is alone
 
 	mu       sync.Mutex // guards the fields below
 	listener net.Listener
@@ -98,6 +102,7 @@ func (s *Server) forget(c *conn) {
 	s.mu.Lock()
 	delete(s.conns, c)
 	s.mu.Unlock()
+	s.last.CompareAndSwap(c, nil)
 }
 
 // newFor is how long a connection that has said nothing yet may still do so when the

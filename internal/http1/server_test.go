@@ -409,6 +409,42 @@ func TestLastAnswerArrives(t *testing.T) {
 	<-done
 }
 
+// A connection that asks alone, and looks for its next request, is in nobody's way.
+func TestAlone(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newServer(here)
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	var clients [2]net.Conn
+	for i := range clients {
+		if clients[i], err = net.Dial("tcp", l.Addr().String()); err != nil {
+			t.Fatal(err)
+		}
+		defer clients[i].Close()
+	}
+	for i := range 300 { // each is alone for some time
+		c := clients[i/50%2]
+		if _, err := io.WriteString(c, get); err != nil {
+			t.Fatal(err)
+		}
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if res.Header.Get("Here") != "true" {
+			t.Errorf("%d: Here: %s", i, res.Header.Get("Here"))
+		}
+	}
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	<-done
+}
+
 // A pair is a server and the other end of a connection.
 type pair struct {
 	net.Conn

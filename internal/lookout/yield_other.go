@@ -1,6 +1,6 @@
 //go:build !linux
 
-package redisstore
+package lookout
 
 import "runtime"
 
