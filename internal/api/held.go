@@ -64,11 +64,10 @@ func (s *Server) settle(ctx context.Context, _ *rules, body []byte) (json.RawMes
 	if p != nil {
 		return nil, p
 	}
-	f, p := v.fields([]string{"id", "status", "cost", "costs", "unserved"})
-	if p != nil {
+	if p := v.only([]string{"id", "status", "cost", "costs", "unserved"}); p != nil {
 		return nil, p
 	}
-	id, h, p := s.find(v, f.get("id"))
+	id, h, p := s.find(v)
 	if p != nil {
 		return nil, p
 	}
@@ -77,7 +76,7 @@ func (s *Server) settle(ctx context.Context, _ *rules, body []byte) (json.RawMes
 	if h.decision == nil {
 		return encode(settled{ID: id})
 	}
-	o, p := readOutcome(h.decision, f)
+	o, p := readOutcome(h.decision, v)
 	if p != nil {
 		return nil, p
 	}
@@ -89,8 +88,8 @@ func (s *Server) settle(ctx context.Context, _ *rules, body []byte) (json.RawMes
 }
 
 // readOutcome reads how a request ended.
-func readOutcome(d *policy.Decision, f *value) (o policy.Outcome, p *problem) {
-	if status := f.get("status"); status != nil {
+func readOutcome(d *policy.Decision, v *value) (o policy.Outcome, p *problem) {
+	if status := v.get("status"); status != nil {
 		n, p := status.number(999)
 		if p == nil && n < 100 {
 			p = problemAt(status, "such as 200", "is not a status")
@@ -100,17 +99,17 @@ func readOutcome(d *policy.Decision, f *value) (o policy.Outcome, p *problem) {
 		}
 		o.Status = int(n)
 	}
-	if o.Unserved, p = f.get("unserved").flag(); p != nil {
+	if o.Unserved, p = v.get("unserved").flag(); p != nil {
 		return o, p
 	}
-	if o.Costs, p = readCosts(d, f.get("costs")); p != nil || f.get("cost") == nil {
+	if o.Costs, p = readCosts(d, v.get("costs")); p != nil || v.get("cost") == nil {
 		return o, p
 	}
 	names := countedNames(d)
 	if o.Costs != nil || len(names) != 1 {
-		return o, problemAt(f.get("cost"), `write such as {"costs":{"tokens":3500}}`, "cost is for a decision of one limit")
+		return o, problemAt(v.get("cost"), `write such as {"costs":{"tokens":3500}}`, "cost is for a decision of one limit")
 	}
-	cost, p := f.get("cost").number(drossel.MaxQuota)
+	cost, p := v.get("cost").number(drossel.MaxQuota)
 	o.Costs = map[string]int64{names[0]: cost}
 	return o, p
 }
@@ -123,14 +122,14 @@ func readCosts(d *policy.Decision, v *value) (map[string]int64, *problem) {
 		return nil, v.wrong(mapKind)
 	}
 	names := countedNames(d)
-	f, p := v.fields(names)
+	p := v.only(names)
 	if p != nil {
 		p.Detail = "the decision has no limit " + p.Detail[len("there is no field "):]
 		p.fact = "the decision has no limit ..."
 		return nil, p
 	}
 	costs := map[string]int64{}
-	for _, cost := range f.items {
+	for _, cost := range v.items {
 		if costs[cost.name], p = cost.number(drossel.MaxQuota); p != nil {
 			return nil, p
 		}
@@ -164,18 +163,17 @@ func (s *Server) renew(ctx context.Context, _ *rules, body []byte) (json.RawMess
 	if p != nil {
 		return nil, p
 	}
-	f, p := v.fields([]string{"id"})
-	if p != nil {
+	if p := v.only([]string{"id"}); p != nil {
 		return nil, p
 	}
-	id, h, p := s.find(v, f.get("id"))
+	id, h, p := s.find(v)
 	if p != nil {
 		return nil, p
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.decision == nil {
-		p := problemAt(f.get("id"), "", "the decision is settled")
+		p := problemAt(v.get("id"), "", "the decision is settled")
 		p.Status, p.Title = http.StatusConflict, http.StatusText(http.StatusConflict)
 		return nil, p
 	}
@@ -190,7 +188,8 @@ func (s *Server) renew(ctx context.Context, _ *rules, body []byte) (json.RawMess
 }
 
 // find returns the held decision that a call is about.
-func (s *Server) find(v, at *value) (string, *held, *problem) {
+func (s *Server) find(v *value) (string, *held, *problem) {
+	at := v.get("id")
 	if at == nil {
 		return "", nil, problemAt(v, "the id of the answer to decide", "id is missing")
 	}

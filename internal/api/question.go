@@ -79,46 +79,46 @@ func (by *rules) readCall(text []byte) (*call, *problem) {
 	if v.get("requests") != nil {
 		return by.readBatch(v)
 	}
-	f, p := v.fields(slices.Concat(questionFields(), optionFields(), batchFields()))
+	p = v.only(slices.Concat(questionFields(), optionFields(), batchFields()))
 	if p != nil {
 		return nil, p
 	}
-	if t := f.get("together"); t != nil {
+	if t := v.get("together"); t != nil {
 		return nil, problemAt(t, `together is for several: {"together":true,"requests":[...]}`, "there is no requests beside it")
 	}
-	q, p := by.readQuestion(v, f)
+	q, p := by.readQuestion(v)
 	if p != nil {
 		return nil, p
 	}
-	o, p := readOptions(f)
+	o, p := readOptions(v)
 	return &call{questions: []question{q}, options: []options{o}}, p
 }
 
 func (by *rules) readBatch(v *value) (*call, *problem) {
-	f, p := v.fields(slices.Concat(batchFields(), optionFields()))
+	p := v.only(slices.Concat(batchFields(), optionFields()))
 	if p != nil {
 		return nil, p
 	}
 	c := &call{batch: true}
-	if c.together, p = f.get("together").flag(); p != nil {
+	if c.together, p = v.get("together").flag(); p != nil {
 		return nil, p
 	}
 	known, most := slices.Concat(questionFields(), optionFields()), maxQuestions
 	if c.together {
 		known, most = questionFields(), maxTogether
-		o, p := readOptions(f)
+		o, p := readOptions(v)
 		if p != nil {
 			return nil, p
 		}
 		c.options = append(c.options, o)
 	} else {
 		for _, name := range optionFields() {
-			if f.get(name) != nil {
-				return nil, problemAt(f.get(name), "put it into each of the requests, or ask them together", "%s belongs to one request", name)
+			if v.get(name) != nil {
+				return nil, problemAt(v.get(name), "put it into each of the requests, or ask them together", "%s belongs to one request", name)
 			}
 		}
 	}
-	list := f.get("requests")
+	list := v.get("requests")
 	switch {
 	case list.kind != listKind:
 		return nil, list.wrong(listKind)
@@ -137,14 +137,14 @@ func (by *rules) readBatch(v *value) (*call, *problem) {
 
 // readItem reads one of the requests of a batch.
 func (by *rules) readItem(c *call, v *value, known []string) *problem {
-	f, p := v.fields(known)
+	p := v.only(known)
 	if p != nil {
 		if c.together && slices.ContainsFunc(optionFields(), func(name string) bool { return v.get(name) != nil }) {
 			p.Hint = "put it beside requests: they are decided as one"
 		}
 		return p
 	}
-	q, p := by.readQuestion(v, f)
+	q, p := by.readQuestion(v)
 	if p != nil {
 		return p
 	}
@@ -152,22 +152,22 @@ func (by *rules) readItem(c *call, v *value, known []string) *problem {
 	if c.together {
 		return nil
 	}
-	o, p := readOptions(f)
+	o, p := readOptions(v)
 	c.options = append(c.options, o)
 	return p
 }
 
-func readOptions(f *value) (o options, p *problem) {
-	if o.peek, p = f.get("peek").flag(); p != nil {
+func readOptions(v *value) (o options, p *problem) {
+	if o.peek, p = v.get("peek").flag(); p != nil {
 		return o, p
 	}
-	if o.settle, p = f.get("settle").flag(); p != nil {
+	if o.settle, p = v.get("settle").flag(); p != nil {
 		return o, p
 	}
 	if o.peek && o.settle {
-		return o, problemAt(f.get("settle"), "leave one of them out", "a peek charges nothing that could be settled")
+		return o, problemAt(v.get("settle"), "leave one of them out", "a peek charges nothing that could be settled")
 	}
-	o.idAt = f.get("idempotency_id")
+	o.idAt = v.get("idempotency_id")
 	if o.id, p = o.idAt.string(maxID); p != nil {
 		return o, p
 	}
@@ -178,7 +178,7 @@ func readOptions(f *value) (o options, p *problem) {
 }
 
 // readQuestion reads what is asked about.
-func (by *rules) readQuestion(v *value, f *value) (q question, p *problem) {
+func (by *rules) readQuestion(v *value) (q question, p *problem) {
 	q.at = v
 	for _, text := range []struct {
 		name string
@@ -192,22 +192,22 @@ func (by *rules) readQuestion(v *value, f *value) (q question, p *problem) {
 		{"ip", &q.IP, 64},
 		{"limit", &q.Limit, 64},
 	} {
-		if *text.to, p = f.get(text.name).string(text.most); p != nil {
+		if *text.to, p = v.get(text.name).string(text.most); p != nil {
 			return q, p
 		}
 	}
-	if p = by.readTarget(&q, f); p != nil {
+	if p = by.readTarget(&q); p != nil {
 		return q, p
 	}
-	if ip := f.get("ip"); ip != nil {
+	if ip := v.get("ip"); ip != nil {
 		if _, err := netip.ParseAddr(q.IP); err != nil {
 			return q, problemAt(ip, "such as 203.0.113.7 or 2001:db8::1, without a port", "%s is not an address", quote(q.IP))
 		}
 	}
-	if q.Headers, p = readHeaders(f.get("headers")); p != nil {
+	if q.Headers, p = readHeaders(v.get("headers")); p != nil {
 		return q, p
 	}
-	if q.Attributes, p = by.readAttributes(f.get("attributes")); p == nil && q.IP != "" {
+	if q.Attributes, p = by.readAttributes(v.get("attributes")); p == nil && q.IP != "" {
 		if q.Attributes == nil {
 			q.Attributes = map[string]string{}
 		}
@@ -217,36 +217,37 @@ func (by *rules) readQuestion(v *value, f *value) (q question, p *problem) {
 }
 
 // readTarget reads what is limited: a request or a limit.
-func (by *rules) readTarget(q *question, f *value) *problem {
-	if limit := f.get("limit"); limit != nil {
+func (by *rules) readTarget(q *question) *problem {
+	v := q.at
+	if limit := v.get("limit"); limit != nil {
 		if q.limit = by.policy.Limit(q.Limit); q.limit == nil {
 			return problemAt(limit, meant(q.Limit, by.limits), "there is no limit %s", quote(q.Limit))
 		}
 		q.Cost = 1
-		if cost := f.get("cost"); cost != nil {
+		if cost := v.get("cost"); cost != nil {
 			var p *problem
 			q.Cost, p = cost.number(drossel.MaxQuota)
 			return p
 		}
 		return nil
 	}
-	if cost := f.get("cost"); cost != nil {
+	if cost := v.get("cost"); cost != nil {
 		return problemAt(cost, "the policy says what a request costs its limits; a limit that is asked by its name takes a cost", "cost belongs to limit")
 	}
 	for _, name := range []string{"method", "path"} {
-		if f.get(name) == nil {
+		if v.get(name) == nil {
 			return problemAt(q.at, `send such as {"method":"GET","path":"/"}, or the name of a limit`, "%s is missing", name)
 		}
 	}
-	switch path := f.get("path"); {
+	switch path := v.get("path"); {
 	case q.Method == "":
-		return problemAt(f.get("method"), "such as GET", "the method is empty")
+		return problemAt(v.get("method"), "such as GET", "the method is empty")
 	case q.Path == "":
 		return problemAt(path, "the path as it was sent, such as /api/orders", "the path is empty")
-	case strings.Contains(q.Path, "?") && f.get("query") != nil:
-		return problemAt(f.get("query"), "leave one of them out", "the path has a query too")
+	case strings.Contains(q.Path, "?") && v.get("query") != nil:
+		return problemAt(v.get("query"), "leave one of them out", "the path has a query too")
 	}
-	if path, query := splitTarget(q.Path); f.get("query") == nil {
+	if path, query := splitTarget(q.Path); v.get("query") == nil {
 		q.Path, q.Query = path, query
 	} else {
 		q.Path = path
@@ -335,17 +336,17 @@ func (q *question) ask() policy.Question {
 	return policy.Question{Request: req, Limit: q.limit, Cost: q.Cost}
 }
 
-// fields are the fields of an object that has no others than known ones.
-func (v *value) fields(known []string) (*value, *problem) {
+// only reports why v is no object that has no other fields than known ones, nil if it is.
+func (v *value) only(known []string) *problem {
 	if v.kind != mapKind {
-		return nil, v.wrong(mapKind)
+		return v.wrong(mapKind)
 	}
 	for _, item := range v.items {
 		if !slices.Contains(known, item.name) {
-			return nil, problemAt(item, meant(item.name, known), "there is no field %s", quote(item.name))
+			return problemAt(item, meant(item.name, known), "there is no field %s", quote(item.name))
 		}
 	}
-	return v, nil
+	return nil
 }
 
 func (v *value) wrong(want kind) *problem {
