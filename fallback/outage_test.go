@@ -275,10 +275,14 @@ type hearty struct {
 	beats atomic.Int64
 	left  atomic.Bool
 	ids   chan string
+	open  chan struct{} // nil, or closed once the store answers
 }
 
 func (h *hearty) Heartbeat(_ context.Context, id string, ttl time.Duration) (int, error) {
 	h.beats.Add(1)
+	if h.open != nil {
+		<-h.open
+	}
 	if f := h.fault.Load(); f != nil {
 		return 0, f.err
 	}
@@ -294,12 +298,13 @@ func (h *hearty) Heartbeat(_ context.Context, id string, ttl time.Duration) (int
 
 func TestHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &hearty{faulty: newFaulty(), ids: make(chan string, 1000)}
+		h := &hearty{faulty: newFaulty(), ids: make(chan string, 1000), open: make(chan struct{})}
 		h.n.Store(3)
 		s := fallback.New(h, nil)
 		if n := s.Stats().Instances; n != 1 {
 			t.Errorf("%d processes before anything is known", n)
 		}
+		close(h.open)
 		expect := func(after time.Duration, want int) {
 			t.Helper()
 			time.Sleep(after)
