@@ -23,7 +23,7 @@ func Example() {
 			return
 		}
 		if !d.Allowed {
-			fmt.Println("try again in", d.RetryAfter.Round(time.Second))
+			fmt.Println("try again in", d.RetryAfter.Round(time.Minute))
 			continue
 		}
 		fmt.Println("allowed,", d.Remaining, "left")
@@ -137,7 +137,7 @@ func ExampleBudget_Variant() {
 // what it was.
 func ExampleLimiter_Reserve() {
 	ctx := context.Background()
-	tokens, err := drossel.New(drossel.PerHour(10_000), nil)
+	tokens, err := drossel.New(drossel.Per(10_000, 30*24*time.Hour), nil)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -236,7 +236,7 @@ func ExampleLimiter_Wait() {
 // Take what there is of a larger amount.
 func ExampleLimiter_TakeUpTo() {
 	ctx := context.Background()
-	rows, err := drossel.New(drossel.PerHour(1000), nil)
+	rows, err := drossel.New(drossel.Per(1000, 24*time.Hour), nil)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -234,22 +234,24 @@ func TestWrongBatch(t *testing.T) {
 // A store that says that it is well is left as it is: what it could not decide is decided by the mode, and
 // all else goes on there.
 func TestOneKeyTakesNoOtherDown(t *testing.T) {
-	inner := newFaulty()
-	s := fallback.New(inner, nil)
-	b := budget(t, "l", "9/h")
-	inner.fault.Store(&fault{err: wellError{errors.New("a key holds what nobody knows")}})
-	for range 30 {
-		if batch := take(t, s, batchOf(one(b, "broken"))); batch.By != drossel.ByLocal {
-			t.Fatalf("by %v, want %v", batch.By, drossel.ByLocal)
+	synctest.Test(t, func(t *testing.T) {
+		inner := newFaulty()
+		s := fallback.New(inner, nil)
+		b := budget(t, "l", "9/h")
+		inner.fault.Store(&fault{err: wellError{errors.New("a key holds what nobody knows")}})
+		for range 30 {
+			if batch := take(t, s, batchOf(one(b, "broken"))); batch.By != drossel.ByLocal {
+				t.Fatalf("by %v, want %v", batch.By, drossel.ByLocal)
+			}
 		}
-	}
-	inner.fault.Store(nil)
-	if batch := take(t, s, batchOf(one(b, "whole"))); batch.By != drossel.ByStore {
-		t.Errorf("by %v, want %v", batch.By, drossel.ByStore)
-	}
-	if got := s.Stats(); got.State != fallback.Up || got.Errors != 30 {
-		t.Errorf("the store is blamed: %+v", got)
-	}
+		inner.fault.Store(nil)
+		if batch := take(t, s, batchOf(one(b, "whole"))); batch.By != drossel.ByStore {
+			t.Errorf("by %v, want %v", batch.By, drossel.ByStore)
+		}
+		if got := s.Stats(); got.State != fallback.Up || got.Errors != 30 {
+			t.Errorf("the store is blamed: %+v", got)
+		}
+	})
 }
 
 type wellError struct{ error }

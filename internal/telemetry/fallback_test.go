@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/drossel-io/drossel"
 	"github.com/drossel-io/drossel/fallback"
@@ -21,7 +22,9 @@ type refusing struct{ drossel.Store }
 func (refusing) Take(context.Context, *drossel.Batch) error { return errors.New("refused") }
 
 // The state of a store that is down, its errors and who decided instead.
-func TestFallbackMetrics(t *testing.T) {
+func TestFallbackMetrics(t *testing.T) { synctest.Test(t, testFallbackMetrics) }
+
+func testFallbackMetrics(t *testing.T) {
 	var tel *telemetry.Telemetry
 	store := fallback.New(refusing{}, &fallback.Options{Instances: 3, Failed: func(error) { tel.StoreFailed("server") }})
 	defer store.Close()
