@@ -3,7 +3,6 @@
 package redisstore
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"os"
@@ -11,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/drossel-io/drossel/redisstore/redistest"
 )
@@ -36,15 +34,13 @@ func TestMaxClients(t *testing.T) {
 // and neither goroutines nor connections are left behind.
 func TestSentinelsOfAnother(t *testing.T) {
 	sentinels := redistest.StartSentinel(t)
-	s := openStore(t, strings.TrimSuffix(sentinels.URL(), redistest.MasterName)+"nobody", &Options{Timeout: time.Second})
+	s := openStore(t, strings.TrimSuffix(sentinels.URL(), redistest.MasterName)+"nobody", nil)
 	b := parse(t, "nobody", "100/h")
 	ask := func() {
 		var calls sync.WaitGroup
 		for range 20 {
 			calls.Go(func() {
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-				defer cancel()
-				_, err := takeOne(ctx, s, b, "alice")
+				_, err := takeOne(t.Context(), s, b, "alice")
 				wantError(t, "no such primary", err, Connection)
 				if err != nil && !strings.Contains(err.Error(), `no primary called "nobody"`) {
 					t.Errorf("the error does not say what is wrong: %v", err)

@@ -38,7 +38,10 @@ func Example() {
 
 func open(t *testing.T, addr string) *redisstore.Store {
 	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, ContextTimeoutEnabled: true})
+	client := redis.NewClient(&redis.Options{
+		Addr: addr, MaxRetries: -1, ContextTimeoutEnabled: true,
+		DialTimeout: time.Minute, ReadTimeout: time.Minute, WriteTimeout: time.Minute, PoolTimeout: time.Minute, // the machine may be busy
+	})
 	adapted, err := goredis.New(client)
 	if err != nil {
 		t.Fatal(err)

@@ -163,12 +163,19 @@ func (s *Server) Kill() {
 	s.guard.kill()
 }
 
-// Restart starts a server that was killed again, at the same address.
+// Restart starts a server that was killed again, at the same address. If somebody else has
+// taken the port meanwhile, it waits until it is free.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.Kill()
-	if err := s.launch(); err != nil {
-		s.t.Fatalf("restart: %v", err)
+	err := await(func() error {
+		if err := s.launch(); err != nil {
+			return fmt.Errorf("restart: %v", err) //nolint:errorlint // that it is gone is no reason to give up
+		}
+		return nil
+	})
+	if err != nil {
+		s.t.Fatal(err)
 	}
 }
 
