@@ -143,11 +143,7 @@ func faults() []fault {
 		}},
 		{name: "connections refused", rate: 500, redis: proxied, down: true, do: func(t *testing.T, e *environment) func() {
 			e.proxy.Stop()
-			return func() {
-				if err := e.proxy.Start(); err != nil {
-					t.Fatal(err)
-				}
-			}
+			return func() { await(t, "its port is free", func() bool { return e.proxy.Start() == nil }) }
 		}},
 		{name: "connections reset", rate: 500, redis: proxied, do: toxic("reset_peer", `"timeout":0`), down: true},
 		{name: "slow, 100 ms", rate: 500, redis: proxied, do: toxic("latency", `"latency":100`), down: true},
@@ -182,14 +178,25 @@ func suffer(t *testing.T, f fault) (row string) {
 		f.lasts = 1500 * time.Millisecond
 	}
 	e, address := f.redis(t)
-	p := newProcess(t, address, deadline, 2)
+	patience := deadline
+	if f.never { // so what does not decide is the store, and not a machine that is late
+		patience = healMost
+	}
+	p := newProcess(t, address, patience, 2)
 	b := budgetOf(t, "l", "1M/w")
 	l := startLoad(p, b, f.rate)
 	l.healthy(t, healMost)
 	trouble := l.phase()
-	end := f.do(t, e)
-	<-time.After(f.lasts)
-	end()
+	before, _ := p.told()
+	for begin := time.Now(); ; {
+		end := f.do(t, e)
+		<-time.After(f.lasts)
+		end()
+		// Where the machine stood still all the while, nobody has seen the fault.
+		if now, _ := p.told(); !f.down || len(now) > len(before) || time.Since(begin) > healMost {
+			break
+		}
+	}
 	l.phase()
 	healed := l.healthy(t, healMost)
 	if f.never {
@@ -197,6 +204,7 @@ func suffer(t *testing.T, f fault) (row string) {
 	}
 	l.end()
 	check(t, f, p, l)
+	p.store.Close() // so all has been told
 	changes, kinds := p.told()
 	if f.down {
 		checkChanges(t, changes)
@@ -213,12 +221,12 @@ func check(t *testing.T, f fault, p *process, l *load) {
 		t.Error(wrong)
 	}
 	// What the machine itself is late by is no fault of a decision.
-	if longest := l.all.quantile(1); longest > time.Second+2*l.lag {
+	if longest := l.all.quantile(1); !f.never && longest > time.Second+2*l.lag {
 		t.Errorf("a decision took %v, on a machine that was late by %v", longest, l.lag)
 	}
 	stats := p.store.Stats()
 	others := len(l.all.took) - l.all.by[drossel.ByStore]
-	if f.never && l.lag < deadline && l.all.by[drossel.ByStore] < len(l.all.took)*9/10 {
+	if f.never && others > 0 {
 		t.Errorf("the store decided %d of %d", l.all.by[drossel.ByStore], len(l.all.took))
 	}
 	// Those who wait for the deadline at this rate, or for a machine that is late, and the calls that the
@@ -228,11 +236,9 @@ func check(t *testing.T, f fault, p *process, l *load) {
 		t.Errorf("%d goroutines more than before, want at most %d", l.most, bound)
 	}
 	peek := &drossel.Batch{Checks: []drossel.Check{{Budget: l.budget, Key: "hot-client"}}, Peek: true}
-	if err := p.redis.Take(context.Background(), peek); err != nil {
-		t.Fatalf("the store afterwards: %v", err)
-	}
+	await(t, "the store answers afterwards", func() bool { return p.redis.Take(context.Background(), peek) == nil })
 	// A week's million refills 1.7 units a second.
-	charged, refilled := int(l.budget.Capacity()-peek.Checks[0].Remaining), 60
+	charged, refilled := int(l.budget.Capacity()-peek.Checks[0].Remaining), int(2*time.Since(l.begun).Seconds())+1
 	if charged > l.all.stored+int(stats.Errors) || !f.loses && charged < l.all.stored-refilled {
 		t.Errorf("%d units are charged, the store admitted %d, and of %d calls the outcome is unknown", charged, l.all.stored, stats.Errors)
 	}

@@ -32,11 +32,11 @@ type process struct {
 }
 
 // newProcess opens the Redis at an address; deadline and instances are as in
-// fallback.Options.
+// fallback.Options. A script has as long as a decision, if that is longer than by default.
 func newProcess(t testing.TB, address string, deadline time.Duration, instances int) *process {
 	t.Helper()
 	p := &process{kinds: map[string]int{}}
-	redis, err := redisstore.Open(context.Background(), address, &redisstore.Options{NoSecret: true})
+	redis, err := redisstore.Open(context.Background(), address, &redisstore.Options{NoSecret: true, Timeout: max(deadline, 250*time.Millisecond)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,13 +149,14 @@ type load struct {
 
 	stop       chan struct{}
 	asking     sync.WaitGroup
+	begun      time.Time
 	goroutines int           // before it began
 	most       int           // goroutines beyond those, at worst
 	lag        time.Duration // how late the machine let the load be, at worst
 }
 
 func startLoad(p *process, b *drossel.Budget, perSecond int) *load {
-	l := &load{process: p, budget: b, all: newTally(), stop: make(chan struct{}), goroutines: runtime.NumGoroutine()}
+	l := &load{process: p, budget: b, all: newTally(), stop: make(chan struct{}), begun: time.Now(), goroutines: runtime.NumGoroutine()}
 	l.into.Store(newTally())
 	l.asking.Go(func() { l.run(perSecond) })
 	return l
