@@ -81,6 +81,18 @@ type scraping struct{ url string }
 func prometheus(t *testing.T, target string) *scraping {
 	t.Helper()
 	needs(t, "prometheus")
+	for range 5 { // somebody else may take the port in between
+		if s := startPrometheus(t, target); s != nil {
+			return s
+		}
+	}
+	t.Fatal("prometheus does not start")
+	return nil
+}
+
+// startPrometheus returns nil if Prometheus ends before it is ready.
+func startPrometheus(t *testing.T, target string) *scraping {
+	t.Helper()
 	text, err := os.ReadFile(filepath.Join(deployed, "prometheus.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -90,11 +102,11 @@ func prometheus(t *testing.T, target string) *scraping {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	config := strings.NewReplacer("127.0.0.1:7071", target, ": 15s", ": 200ms", "drossel.rules.yaml", rules).Replace(string(text))
+	config := strings.NewReplacer("127.0.0.1:7071", target, ": 15s", ": 1s", "drossel.rules.yaml", rules).Replace(string(text))
 	write(t, filepath.Join(dir, "prometheus.yaml"), config)
 	at := freeAddress(t)
 	// The shell ends it when this process does, however that ends.
-	cmd := exec.Command("sh", "-c", `exec 3<&0; prometheus "$@" </dev/null & p=$!; read -r _ <&3; kill $p; wait $p`, "sh",
+	cmd := exec.Command("sh", "-c", `exec 3<&0; prometheus "$@" </dev/null 3<&- & p=$!; ( read -r _ <&3; kill -0 $$ && kill $p ) >/dev/null 2>&1 & exec 3<&-; wait $p`, "sh",
 		"--config.file="+filepath.Join(dir, "prometheus.yaml"), "--storage.tsdb.path="+filepath.Join(dir, "data"),
 		"--web.listen-address="+at, "--log.level=warn")
 	var log bytes.Buffer
@@ -106,14 +118,31 @@ func prometheus(t *testing.T, target string) *scraping {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait()
+		close(ended)
+	}()
 	t.Cleanup(func() {
 		_ = stdin.Close()
-		_ = cmd.Wait()
+		<-ended
 		if t.Failed() {
 			t.Logf("prometheus: %s", &log)
 		}
 	})
-	return &scraping{"http://" + at}
+	s := &scraping{"http://" + at}
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if _, err := s.query(t.Context(), "vector(1)"); err == nil {
+			return s
+		}
+		select {
+		case <-ended:
+			return nil
+		default:
+		}
+	}
+	t.Fatal("prometheus does not answer")
+	return nil
 }
 
 // get asks the API.
@@ -155,6 +184,21 @@ func (s *scraping) query(ctx context.Context, expression string) (map[string]str
 	return values, err
 }
 
+// until waits for the values of an expression: a scrape may be late, and one that fails hides them for a while.
+func (s *scraping) until(t *testing.T, expression string, is func(values map[string]string) (problem string)) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		values, err := s.query(t.Context(), expression)
+		problem := is(values)
+		if err == nil && problem == "" {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s: %v %s", expression, err, problem)
+		}
+	}
+}
+
 // A real Prometheus scrapes serve, finds nothing wrong, and counts what was decided.
 func TestPrometheusScrapes(t *testing.T) {
 	needs(t, "prometheus")
@@ -185,33 +229,23 @@ routes: {/api/: public, /: unlimited}
 	promtool(t, getBody(t, "http://"+metrics+"/metrics"), "check", "metrics")
 
 	p := prometheus(t, metrics)
-	want := map[string]string{
+	are := func(want map[string]string) func(map[string]string) string {
+		return func(got map[string]string) string { return cmp.Diff(want, got) }
+	}
+	p.until(t, `sum by (class, outcome) (drossel_decisions_total) > 0`, are(map[string]string{
 		"class=public outcome=allowed": "3", "class=public outcome=denied": "4",
 		"outcome=allowed": "1", // of no class
-	}
-	var got map[string]string
-	var err error
-	waiting, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for waiting.Err() == nil {
-		got, err = p.query(waiting, `sum by (class, outcome) (drossel_decisions_total) > 0`)
-		if cmp.Equal(want, got) {
-			break
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Fatalf("decisions (-want +got): %v\n%s", err, diff)
-	}
-	checks, err := p.query(ctx, `sum by (limit, outcome) (drossel_checks_total) > 0`)
-	if diff := cmp.Diff(map[string]string{
+	}))
+	p.until(t, `sum by (limit, outcome) (drossel_checks_total) > 0`, are(map[string]string{
 		"limit=few outcome=allowed": "3", "limit=few outcome=denied": "4", "limit=tried outcome=allowed": "1", "limit=tried outcome=shadow_denied": "6",
-	}, checks); diff != "" {
-		t.Errorf("checks (-want +got): %v\n%s", err, diff)
+	}))
+	one := func(got map[string]string) string {
+		if len(got) != 1 {
+			return fmt.Sprint(got)
+		}
+		return ""
 	}
-	if up, err := p.query(ctx, `up{job="drossel"}`); len(up) != 1 || !slices.Contains(slices.Collect(maps.Values(up)), "1") {
-		t.Errorf("up: %v %v", up, err)
-	}
+	p.until(t, `up{job="drossel"} == 1`, one)
 	// The rules of the file are loaded, and every metric that they ask for exists here.
 	var loaded struct {
 		Data struct {
@@ -228,9 +262,7 @@ routes: {/api/: public, /: unlimited}
 			t.Errorf("%s: %s", r.Name, r.LastError)
 		}
 		for _, metric := range regexp.MustCompile(`drossel_\w+`).FindAllString(r.Query, -1) {
-			if found, err := p.query(ctx, "count("+metric+")"); len(found) != 1 {
-				t.Errorf("%s asks for %s, which does not exist: %v", r.Name, metric, err)
-			}
+			p.until(t, "count("+metric+")", one) // or the rule asks for what does not exist
 		}
 	}
 }

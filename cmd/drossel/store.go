@@ -44,7 +44,7 @@ func (p *program) openCounts(ctx context.Context, parsed *policy.Policy, path st
 		memory := drossel.NewMemory(&drossel.MemoryOptions{MaxBytes: s.MaxMemory})
 		return &counts{Store: memory, memory: memory, section: s}, nil
 	}
-	redis, err := p.openRedis(ctx, parsed, path, secret)
+	redis, err := p.openRedis(ctx, parsed, path, secret, s.Deadline)
 	if err != nil {
 		return nil, err
 	}
@@ -65,10 +65,27 @@ func (c *counts) close() {
 	_ = c.redis.Close() // what waits has been answered
 }
 
-// openRedis opens the Redis of a policy at path.
-func (p *program) openRedis(ctx context.Context, parsed *policy.Policy, path string, secret []byte) (*redisstore.Store, error) {
+// scriptTimeout is how long a script may take at least, connecting included: longer than most decisions,
+// so that a call that was given up does not cost its connection.
+const scriptTimeout = 250 * time.Millisecond
+
+// openRedis opens the Redis of a policy at path, for decisions that have a deadline.
+func (p *program) openRedis(ctx context.Context, parsed *policy.Policy, path string, secret []byte, deadline time.Duration) (*redisstore.Store, error) {
+	o, err := p.redisOptions(parsed, path, secret, deadline)
+	if err != nil {
+		return nil, err
+	}
 	s := parsed.Store
-	o := &redisstore.Options{Secret: secret, NoSecret: secret == nil, Prefix: s.Prefix}
+	redis, err := redisstore.Open(ctx, s.URL, o)
+	if err != nil {
+		return nil, &failure{text: fmt.Sprintf("%s:%d:%d: %s", parsed.Name, s.Line, s.Column, strings.TrimPrefix(err.Error(), "redisstore: "))}
+	}
+	return redis, nil
+}
+
+func (p *program) redisOptions(parsed *policy.Policy, path string, secret []byte, deadline time.Duration) (*redisstore.Options, error) {
+	s := parsed.Store
+	o := &redisstore.Options{Secret: secret, NoSecret: secret == nil, Prefix: s.Prefix, Timeout: max(scriptTimeout, deadline)}
 	read := p.surroundings(path).Files
 	if s.PasswordFile != "" {
 		if _, err := parsed.ReadPassword(read); err != nil {
@@ -86,11 +103,7 @@ func (p *program) openRedis(ctx context.Context, parsed *policy.Policy, path str
 		}
 		o.TLS = config
 	}
-	redis, err := redisstore.Open(ctx, s.URL, o)
-	if err != nil {
-		return nil, &failure{text: fmt.Sprintf("%s:%d:%d: %s", parsed.Name, s.Line, s.Column, strings.TrimPrefix(err.Error(), "redisstore: "))}
-	}
-	return redis, nil
+	return o, nil
 }
 
 func storeTLS(t policy.StoreTLS, read func(string) ([]byte, error)) (*tls.Config, error) {

@@ -88,7 +88,7 @@ func (r *verifyReport) add(f ...finding) {
 // A verifier opens stores on the Redis that is looked at.
 type verifier struct {
 	deadline time.Duration
-	open     func(ctx context.Context) (*redisstore.Store, error)
+	open     func(ctx context.Context, deadline time.Duration) (*redisstore.Store, error)
 }
 
 // verifier reads the arguments.
@@ -98,8 +98,8 @@ func (p *program) verifier(args []string) (v verifier, shown string, err error) 
 	}
 	if len(args) == 1 && strings.Contains(args[0], "://") {
 		s := policy.Store{URL: args[0]}
-		v.open = func(ctx context.Context) (*redisstore.Store, error) {
-			redis, err := redisstore.Open(ctx, s.URL, &redisstore.Options{NoSecret: true})
+		v.open = func(ctx context.Context, deadline time.Duration) (*redisstore.Store, error) {
+			redis, err := redisstore.Open(ctx, s.URL, &redisstore.Options{NoSecret: true, Timeout: max(scriptTimeout, deadline)})
 			if err != nil {
 				return nil, &failure{text: strings.TrimPrefix(err.Error(), "redisstore: "), hint: "write such as redis://127.0.0.1:6379"}
 			}
@@ -123,7 +123,9 @@ func (p *program) verifier(args []string) (v verifier, shown string, err error) 
 	if err != nil {
 		return v, "", err
 	}
-	v.open = func(ctx context.Context) (*redisstore.Store, error) { return p.openRedis(ctx, parsed, path, secret) }
+	v.open = func(ctx context.Context, deadline time.Duration) (*redisstore.Store, error) {
+		return p.openRedis(ctx, parsed, path, secret, deadline)
+	}
 	v.deadline = parsed.Store.Deadline
 	return v, parsed.Store.Redacted(), nil
 }
@@ -135,7 +137,7 @@ func (p *program) verify(ctx context.Context, args []string, o verifyOptions) (*
 	}
 	v.deadline = cmp.Or(o.deadline, v.deadline)
 	report := &verifyReport{Store: shown}
-	redis, err := v.open(ctx)
+	redis, err := v.open(ctx, v.deadline)
 	if err != nil {
 		return nil, err
 	}
@@ -245,7 +247,7 @@ func race(ctx context.Context, v verifier, connections int, b *drossel.Budget) (
 	asked = each * connections
 	stores := make([]*redisstore.Store, connections)
 	for i := range stores {
-		if stores[i], err = v.open(ctx); err != nil {
+		if stores[i], err = v.open(ctx, v.deadline); err != nil {
 			return 0, 0, 0, err
 		}
 		defer func() { _ = stores[i].Close() }()
