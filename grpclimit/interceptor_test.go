@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/drossel-io/drossel"
 	"github.com/drossel-io/drossel/grpclimit"
 	"github.com/drossel-io/drossel/httplimit"
 )
@@ -214,7 +215,8 @@ func TestStreams(t *testing.T) {
 // the trailer.
 func TestFields(t *testing.T) {
 	const file = "routes: {/: {limits: [1/h by ip]}}\n"
-	s := serve(t, file, &grpclimit.Options{Fields: httplimit.NewRenderer(load(t, file, nil).Policy(), nil)})
+	still := &drossel.Virtual{Memory: drossel.NewMemory(nil)} // nothing refills, however long it takes
+	s := serveStore(t, file, still, &grpclimit.Options{Fields: httplimit.NewRenderer(load(t, file, nil).Policy(), nil)})
 	c := s.client()
 	allowed, denied := call(t, c, codes.OK), call(t, c, codes.OK)
 	for name, tt := range map[string]struct {

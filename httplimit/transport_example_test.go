@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"time"
 
 	"github.com/drossel-io/drossel"
 	"github.com/drossel-io/drossel/httplimit"
@@ -13,7 +14,9 @@ import (
 // A client that waits as it is told. Of its three requests the third is denied, and
 // sent again a second later.
 func ExampleTransport() {
-	lim, err := drossel.New(drossel.PerSecond(1).WithBurst(2), nil)
+	// The server's clock goes on by a second with each denial, so that the example always shows one.
+	store := &drossel.Virtual{Memory: drossel.NewMemory(nil)}
+	lim, err := drossel.New(drossel.PerSecond(1).WithBurst(2), &drossel.Options{Store: store, Name: "limit"})
 	if err != nil {
 		panic(err)
 	}
@@ -21,6 +24,9 @@ func ExampleTransport() {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			res := httptest.NewRecorder()
 			next.ServeHTTP(res, r)
+			if res.Code == http.StatusTooManyRequests {
+				store.Now += time.Second.Microseconds()
+			}
 			fmt.Printf("server: %d, Retry-After: %q\n", res.Code, res.Header().Get("Retry-After"))
 			maps.Copy(w.Header(), res.Header())
 			w.WriteHeader(res.Code)

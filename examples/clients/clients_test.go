@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/evanw/esbuild/pkg/api"
@@ -260,7 +261,7 @@ func TestDocsShowTheClients(t *testing.T) {
 		}
 		now = replaceBlock(t, now, c.language, string(file))
 	}
-	now = replaceBlock(t, now, "http", denial(t))
+	synctest.Test(t, func(t *testing.T) { now = replaceBlock(t, now, "http", denial(t)) })
 	if *update {
 		if err := os.WriteFile(docs, []byte(now), 0o600); err != nil {
 			t.Fatal(err)

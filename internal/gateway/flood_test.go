@@ -25,7 +25,7 @@ func frame(kind, flags byte, stream uint32, payload ...byte) []byte {
 // more requests running than a connection may, and others are served.
 func TestRapidReset(t *testing.T) {
 	const streams, quota = 20_000, 5_000
-	file := gatewaySection("h2c: true") + fmt.Sprintf("routes:\n  /: {limits: [%d/h by ip]}\n  /other: {limits: [1/h by ip]}\n", quota)
+	file := gatewaySection("h2c: true") + fmt.Sprintf("routes:\n  /: {limits: [%d/366d by ip]}\n  /other: {limits: [1/h by ip]}\n", quota)
 	var running, most, all atomic.Int64
 	s := overTCP(t, gateway.Options{Limiter: parsePolicy(t, file, nil)}, func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/other" {

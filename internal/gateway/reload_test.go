@@ -91,7 +91,7 @@ routes:
 		})
 	}
 	for n := range reloads {
-		for at := free.Load(); free.Load() < at+20 && !t.Failed(); { // some load between any two
+		for at := free.Load(); free.Load() < at+30 && !t.Failed(); { // some load between any two, and more than the burst in all
 			runtime.Gosched()
 		}
 		if err := s.gateway.Reload(version(n + 1)); err != nil {

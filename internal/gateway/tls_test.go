@@ -438,6 +438,7 @@ func TestTLSLeavesNothing(t *testing.T) {
 		_, _ = io.WriteString(conn, send)
 		_ = conn.Close()
 	}
+	eventually(t, "two have failed", func() bool { return s.gateway.Connections().WithoutTLS == 2 })
 	s.close()
 	http.DefaultClient.CloseIdleConnections()
 	waitGoroutines(t, before)
