@@ -110,10 +110,9 @@ type Batch struct {
 	Peek      bool        // decide as ever, change nothing
 
 	Allowed bool
-	Now     int64  // the store's clock at the decision, microseconds since the epoch
 	By      Source // who decided
-
 	settled bool
+	Now     int64 // the store's clock at the decision, microseconds since the epoch
 }
 
 // Charged reports whether the i-th check took its cost from its budget.

@@ -87,8 +87,8 @@ func TestAllocations(t *testing.T) {
 		h    http.Handler
 		most float64
 	}{
-		{"one limit", single(t), 3},
-		{"policy", byPolicy(t, fiveRoutes), 5},
+		{"one limit", single(t), 1},
+		{"policy", byPolicy(t, fiveRoutes), 1},
 	} {
 		w, r := newDiscard(), request("GET", "/api/search")
 		got := testing.AllocsPerRun(100, func() {

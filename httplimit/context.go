@@ -26,10 +26,10 @@ func FromContext(ctx context.Context) (Decision, bool) {
 	case *limited:
 		return Decision{Decision: c.decision.full()}, true
 	case *decided:
-		d := Decision{Policy: c.decision}
+		d := Decision{Policy: &c.decision.Decision}
 		d.Allowed = true
-		if i := c.decision.Binding(); i >= 0 {
-			d.Decision = c.decision.Batch.Checks[i].Decision
+		if i := d.Policy.Binding(); i >= 0 {
+			d.Decision = d.Policy.Batch.Checks[i].Decision
 		}
 		return d, true
 	}
@@ -58,7 +58,7 @@ type passing[L, D, R any] struct {
 // The rooms are for the text of most responses; beyond 448 bytes a context costs more.
 type (
 	limited = passing[drossel.Limiter, single, [56]byte]
-	decided = passing[policy.Limiter, *policy.Decision, [64]byte]
+	decided = passing[policy.Limiter, checked, [64]byte]
 )
 
 // A single is the decision of one limit, which was allowed: the rest of it follows.
@@ -69,6 +69,12 @@ type single struct {
 
 func (s single) full() drossel.Decision {
 	return drossel.Decision{Allowed: true, Remaining: s.remaining, ResetAfter: s.resetAfter}
+}
+
+// A checked is the decision of a policy. Those of one limit need no memory but this.
+type checked struct {
+	policy.Decision
+	checks [1]drossel.Check
 }
 
 // pass returns r as the handler sees it. The copy lies in its own context: one

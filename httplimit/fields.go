@@ -161,24 +161,24 @@ func (f Fields) write(r *report, v *values, room []byte) {
 	t := text{room, len(room)}
 	var n numbers
 	if f.draft11 {
-		n = r.writeLimits(&t)
+		t, n = r.writeLimits(t)
 		v.listed[0] = t.since(0)
 	}
 	if n.remaining == "" {
-		n = r.writeBinding(&t)
+		t, n = r.writeBinding(t)
 	}
 	v.remaining[0] = n.remaining
 	if n.until < 0 {
 		return
 	}
 	if f.delta || f.draft6 {
-		v.reset[0] = t.word(max(1, ceilSeconds(n.until)))
+		t, v.reset[0] = t.word(max(1, ceilSeconds(n.until)))
 	}
 	if f.draft6 {
 		v.listed = v.reset
 	}
 	if f.epoch {
-		v.reset[0] = t.word(ceilSeconds(r.now + n.until))
+		_, v.reset[0] = t.word(ceilSeconds(r.now + n.until))
 	}
 }
 
@@ -188,34 +188,35 @@ type numbers struct {
 	until     int64
 }
 
-func (r *report) writeBinding(t *text) numbers {
+func (r *report) writeBinding(t text) (text, numbers) {
 	binding := &r.shown[r.binding]
-	return numbers{t.word(binding.decision.Remaining), r.until(binding)}
+	t, remaining := t.word(binding.decision.Remaining)
+	return t, numbers{remaining, r.until(binding)}
 }
 
 // writeLimits writes the value of RateLimit: every limit, of a denial those that
 // deny. It returns the numbers of the binding limit if that is among them.
-func (r *report) writeLimits(t *text) (n numbers) {
+func (r *report) writeLimits(t text) (_ text, n numbers) {
 	for i := min(len(r.shown), maxListed) - 1; i >= 0; i-- {
 		s := &r.shown[i]
 		if r.denied && s.decision.Allowed {
 			continue
 		}
 		if t.written() > 0 {
-			t.string(listSeparator)
+			t = t.string(listSeparator)
 		}
 		until := r.until(s)
 		if until >= 0 {
-			t.number(max(1, ceilSeconds(until)))
-			t.string(paramTime)
+			t = t.number(max(1, ceilSeconds(until))).string(paramTime)
 		}
-		remaining := t.word(s.decision.Remaining)
+		start := t.written()
+		t = t.number(s.decision.Remaining)
 		if i == r.binding {
-			n = numbers{remaining, until}
+			n = numbers{t.since(start), until}
 		}
-		t.string(s.start)
+		t = t.string(s.start)
 	}
-	return n
+	return t, n
 }
 
 // until is t, of a denial no longer than Retry-After.

@@ -46,8 +46,11 @@ func (m *deciding) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if m.attributes != nil {
 		request.Given = m.attributes(r)
 	}
-	c := &decided{Context: ctx, lim: m.lim, decision: m.lim.Decide(ctx, &request)}
-	switch d := c.decision; {
+	c := &decided{Context: ctx, lim: m.lim}
+	d := &c.decision.Decision
+	d.Batch.Checks = c.decision.checks[:0]
+	m.lim.DecideIn(ctx, d, &request)
+	switch {
 	case !d.Allowed:
 		m.renderer.Deny(w, r.Method, d)
 	case !policy.Hold(ctx, d.Delay):

@@ -13,23 +13,24 @@ type text struct {
 }
 
 // written returns how much there is, for since.
-func (t *text) written() int { return len(t.room) - t.free }
+func (t text) written() int { return len(t.room) - t.free }
 
 // since returns what was written after so much. It is in the text's own memory, which
 // saves every response an allocation: nothing writes to those bytes any more.
-func (t *text) since(written int) string {
+func (t text) since(written int) string {
 	b := t.room[t.free : len(t.room)-written]
 	return unsafe.String(unsafe.SliceData(b), len(b))
 }
 
-// string puts s in front.
-func (t *text) string(s string) {
+// string returns t with s in front.
+func (t text) string(s string) text {
 	if t.free < len(s) {
-		t.grow(len(s))
+		t = t.grow(len(s))
 	}
 	end := t.free
 	t.free -= len(s)
 	copy(t.room[t.free:end], s)
+	return t
 }
 
 // pairs are the texts of the numbers from 00 to 99, the first digit in the lower byte.
@@ -42,8 +43,9 @@ func newPairs() (all [100]uint16) {
 	return all
 }
 
-// number puts n in front, as package strconv writes it, in less than half of its time.
-func (t *text) number(n int64) {
+// number returns t with n in front, as package strconv writes it, in less than half of
+// its time.
+func (t text) number(n int64) text {
 	u, longest := uint64(n), 10
 	if n < 0 {
 		u = -u
@@ -52,7 +54,7 @@ func (t *text) number(n int64) {
 		longest = 20
 	}
 	if t.free < longest {
-		t.grow(longest)
+		t = t.grow(longest)
 	}
 	b, i := t.room, t.free
 	for u >= 10000 {
@@ -79,19 +81,20 @@ func (t *text) number(n int64) {
 		b[i] = '-'
 	}
 	t.free = i
+	return t
 }
 
-// word puts n in front and returns it.
-func (t *text) word(n int64) string {
+// word is number, and returns it as well.
+func (t text) word(n int64) (text, string) {
 	start := t.written()
-	t.number(n)
-	return t.since(start)
+	t = t.number(n)
+	return t, t.since(start)
 }
 
-// grow makes room for n more bytes. What since has returned stays where it is.
-func (t *text) grow(n int) {
+// grow returns t with room for n more bytes. What since has returned stays where it is.
+func (t text) grow(n int) text {
 	longer := make([]byte, 2*len(t.room)+n)
 	free := len(longer) - t.written()
 	copy(longer[free:], t.room[t.free:])
-	t.room, t.free = longer, free
+	return text{longer, free}
 }

@@ -21,9 +21,8 @@ func TestText(t *testing.T) {
 	for i, n := range numbers {
 		txt := text{room: make([]byte, i%40)}
 		txt.free = len(txt.room)
-		first := txt.word(n)
-		txt.string(";r=")
-		second := txt.word(int64(i))
+		txt, first := txt.word(n)
+		txt, second := txt.string(";r=").word(int64(i))
 		want := strconv.FormatInt(n, 10)
 		if first != want || second != strconv.Itoa(i) || txt.since(0) != second+";r="+want {
 			t.Fatalf("%d and %d in %d bytes: %q, %q, %q", n, i, i%40, first, second, txt.since(0))

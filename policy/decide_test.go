@@ -320,6 +320,65 @@ func TestStoreTime(t *testing.T) {
 	})
 }
 
+// DecideIn is Decide, whether the room for checks is used, too small or not there, and
+// however often a path has to be read.
+func TestDecideIn(t *testing.T) {
+	src := `
+limits: {one: 2/h by ip, two: 3/h by ip, three: 1/h by header.x-user}
+routes:
+  /: {limits: [one]}
+  /two/: {limits: [one, two, three]}
+  /none/: unlimited
+  /deny/: deny
+`
+	for room := range 4 {
+		twins := [2]*policy.Limiter{load(t, src, nil), load(t, src, nil)}
+		for i, path := range strings.Fields("/a /two/a /none/a /deny/a /two/../a /a%2F..%2Ftwo/a /a /two/a") {
+			var answers [2]string
+			for k, lim := range twins {
+				req := identity.Request{Method: "GET", Path: path, Peer: "192.0.2.1:1", Fields: http.Header{"X-User": {"u81"}}}
+				d := &policy.Decision{Batch: drossel.Batch{Checks: make([]drossel.Check, 0, room)}}
+				if k == 0 {
+					d = lim.Decide(t.Context(), &req)
+				} else {
+					lim.DecideIn(t.Context(), d, &req)
+				}
+				for _, c := range d.Batch.Checks {
+					answers[k] += fmt.Sprintf("%s %q %d %t %d; ", c.Budget.Name(), c.Key, c.Cost, c.Allowed, c.Remaining)
+				}
+				pattern := ""
+				if d.Route != nil {
+					pattern = d.Route.Pattern
+				}
+				answers[k] += fmt.Sprintln(len(d.Limits), pattern, d.Client.Key, d.Allowed, d.Code, d.Status)
+				d.Done(t.Context(), policy.Outcome{Status: 200})
+			}
+			if answers[0] != answers[1] {
+				t.Errorf("room for %d, request %d of %s:\n%s%s", room, i, path, answers[0], answers[1])
+			}
+		}
+	}
+}
+
+// In memory of the caller a decision takes none of its own.
+func TestDecideInAllocatesNothing(t *testing.T) {
+	lim := load(t, "routes: {/: {limits: [1000000/s by ip, 1000000/s]}}", nil)
+	var room [2]drossel.Check
+	ctx := t.Context()
+	got := testing.AllocsPerRun(200, func() {
+		req := identity.Request{Method: "GET", Path: "/a/b", Peer: "192.0.2.1:1"}
+		d := policy.Decision{Batch: drossel.Batch{Checks: room[:0]}}
+		room = [2]drossel.Check{}
+		lim.DecideIn(ctx, &d, &req)
+		if !d.Allowed {
+			t.Fatal("denied")
+		}
+	})
+	if got > 1 { // d, which the store might keep
+		t.Errorf("%v allocations", got)
+	}
+}
+
 // A decision is one allocation with its checks, its keys another.
 func TestDecideAllocations(t *testing.T) {
 	four := "[1000000/s by ip, 1000000/s by method+ip, 1000000/s, 1000000/s by header.x-user]"

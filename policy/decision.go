@@ -24,6 +24,9 @@ const (
 // Done belongs to one.
 type Decision struct {
 	Allowed    bool
+	done       bool
+	unasked    bool          // denied without the store
+	later      byte          // seconds of Jitter
 	Status     int           // 0 if allowed; else 429, the denying limit's status, or 503 if the store failed
 	Code       string        // "" if allowed
 	RetryAfter time.Duration // the longest of the enforced checks that deny; drossel.Never if no wait will do
@@ -41,11 +44,8 @@ type Decision struct {
 
 	limiter *Limiter
 	plan    *plan
-	done    bool
-	unasked bool // denied without the store
-	later   byte // seconds of Jitter
 
-	room [48]byte // for the text of most requests' keys
+	room [40]byte // for the text of most requests' keys
 }
 
 // The decisions of a few checks are one allocation with them.
@@ -68,8 +68,9 @@ type (
 	}
 )
 
-func newDecision(checks int) *Decision {
-	switch {
+// newDecision returns the zero decision of a plan, with its checks.
+func newDecision(p *plan) *Decision {
+	switch checks := len(p.template); {
 	case checks == 0:
 		return &Decision{}
 	case checks == 1:

@@ -53,8 +53,11 @@ type ExplainedCheck struct {
 func (l *Limiter) Explain(ctx context.Context, req *identity.Request) *Explanation {
 	first, others := l.policy.find(req)
 	p, path := first.plan, first.path
+	d := newDecision(p)
+	denies := l.prepareAll(d, req, first, others, true)
+	l.conclude(ctx, d, denies)
 	x := &Explanation{
-		Decision: l.decide(ctx, req, first, others, true),
+		Decision: d,
 		Method:   strings.ToUpper(req.Method),
 		Host:     req.Hostname(),
 		Path:     path,

@@ -108,9 +108,28 @@ func (l *Limiter) Policy() *Policy { return l.policy }
 // call Done exactly once when the request is over, as Serve does. It sets req.Params.
 func (l *Limiter) Decide(ctx context.Context, req *identity.Request) *Decision {
 	first, others := l.policy.find(req)
-	d := l.decide(ctx, req, first, others, false)
-	l.decided(d)
+	d := newDecision(first.plan)
+	l.decide(ctx, d, req, first, others)
 	return d
+}
+
+// DecideIn is Decide in memory of the caller, such as that of a request's context. d is
+// zero, but for Batch.Checks, whose room for zero checks is used if there is enough. Who
+// keeps d, as Options.Observe may, keeps what it is a part of.
+func (l *Limiter) DecideIn(ctx context.Context, d *Decision, req *identity.Request) {
+	first, others := l.policy.find(req)
+	if n := len(first.plan.template); n <= cap(d.Batch.Checks) {
+		d.Batch.Checks = d.Batch.Checks[:n]
+	} else {
+		d.Batch.Checks = make([]drossel.Check, n)
+	}
+	l.decide(ctx, d, req, first, others)
+}
+
+func (l *Limiter) decide(ctx context.Context, d *Decision, req *identity.Request, first reading, others []reading) {
+	denies := l.prepareAll(d, req, first, others, false)
+	l.conclude(ctx, d, denies)
+	l.decided(d)
 }
 
 // decided names and shows a decision.
@@ -140,18 +159,12 @@ func (p *Policy) planOf(r *Route) *plan {
 	return r.plan
 }
 
-func (l *Limiter) decide(ctx context.Context, req *identity.Request, first reading, others []reading, peek bool) *Decision {
-	d, denies := l.prepareAll(req, first, others, peek)
-	l.conclude(ctx, d, denies)
-	return d
-}
-
-// prepare makes the decision that conclude completes, with the keys of all its
-// checks. It reports whether one of them denies whatever the store says.
-func (l *Limiter) prepare(req *identity.Request, as reading, peek bool) (d *Decision, denies bool) {
+// prepare makes d, which has its checks but is zero otherwise, what conclude completes:
+// with the keys of all checks. It reports whether one of them denies whatever the store
+// says.
+func (l *Limiter) prepare(d *Decision, req *identity.Request, as reading, peek bool) (denies bool) {
 	p := as.plan
 	client := l.policy.Identity.Resolve(req) // long before it is copied, or the copy waits for it
-	d = newDecision(len(p.template))
 	d.limiter, d.plan = l, p
 	d.Route, d.Class, d.Limits = p.route, p.class, p.limits
 	d.Batch.OnFailure, d.Batch.Peek = p.onFailure, peek
@@ -160,10 +173,7 @@ func (l *Limiter) prepare(req *identity.Request, as reading, peek bool) (d *Deci
 	}
 	p.setParams(req, as.path)
 	d.Client = *client
-	if len(p.template) > 0 {
-		denies = l.fill(d, req)
-	}
-	return d, denies
+	return len(p.template) > 0 && l.fill(d, req)
 }
 
 // conclude asks the store, if it has to, and draws the answer.

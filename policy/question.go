@@ -103,10 +103,12 @@ func (l *Limiter) Lacks(q *Question) *Limit {
 func (l *Limiter) part(q *Question, peek bool) *Decision {
 	if q.Limit == nil {
 		first, others := l.policy.find(q.Request)
-		d, _ := l.prepareAll(q.Request, first, others, peek)
+		d := newDecision(first.plan)
+		l.prepareAll(d, q.Request, first, others, peek)
 		return d
 	}
-	d, _ := l.prepare(q.Request, reading{q.Limit.alone, q.Request.Path}, peek)
+	d := newDecision(q.Limit.alone)
+	l.prepare(d, q.Request, reading{q.Limit.alone, q.Request.Path}, peek)
 	for i := range d.Batch.Checks {
 		d.Batch.Checks[i].Cost, d.Batch.Checks[i].Final = q.Cost, q.Cost
 	}

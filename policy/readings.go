@@ -44,18 +44,18 @@ func (p *Policy) read(req *identity.Request, path string) reading {
 }
 
 // prepareAll is prepare for all readings of a request: it must fit the limits of each.
-func (l *Limiter) prepareAll(req *identity.Request, first reading, others []reading, peek bool) (d *Decision, denies bool) {
-	d, denies = l.prepare(req, first, peek)
+func (l *Limiter) prepareAll(d *Decision, req *identity.Request, first reading, others []reading, peek bool) (denies bool) {
 	if len(others) == 0 {
-		return d, denies
+		return l.prepare(d, req, first, peek)
 	}
-	parts := []*Decision{d}
-	for _, o := range others {
-		part, denied := l.prepare(req, o, peek)
-		parts, denies = append(parts, part), denies || denied
+	var parts []*Decision
+	for _, as := range append([]reading{first}, others...) {
+		part := newDecision(as.plan)
+		denies = l.prepare(part, req, as, peek) || denies
+		parts = append(parts, part)
 	}
 	first.plan.setParams(req, first.path)
-	d = join(parts)
+	*d = *join(parts)
 	most := func(a, b int64) int64 { return max(a, b) }
 	for _, part := range parts {
 		for i := range part.Batch.Checks {
@@ -65,7 +65,7 @@ func (l *Limiter) prepareAll(req *identity.Request, first reading, others []read
 	if len(d.Batch.Checks) > drossel.MaxChecks {
 		denies = d.fitInBatch(l.policy.crowded)
 	}
-	return d, denies
+	return denies
 }
 
 // fitInBatch makes a batch of more checks than one holds: what is in shadow goes, and
