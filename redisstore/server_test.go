@@ -291,7 +291,7 @@ func forward(t *testing.T, to *atomic.Pointer[string]) (addr string) {
 func TestSentinel(t *testing.T) {
 	sentinels := redistest.StartSentinel(t, strings.TrimSpace(blocks(t, "user drossel ")[0]))
 	s := openStore(t, strings.Replace(sentinels.URL(), "://", "://drossel:change-me@", 1), nil)
-	b := parse(t, "sentinel", "100/h")
+	b := parse(t, "sentinel", "100/366d")
 	for range 10 {
 		if _, err := takeOne(t.Context(), s, b, "alice"); err != nil {
 			t.Fatal(err)

@@ -15,7 +15,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/drossel-io/drossel"
 	"github.com/drossel-io/drossel/internal/api"
 )
 
@@ -115,9 +114,7 @@ func (s *served) sendRaw(t testing.TB, request string) reply {
 func TestDialects(t *testing.T) {
 	for name, tt := range written {
 		t.Run(name, func(t *testing.T) {
-			s := serve(t, "", func(o *api.Options) { // nothing refills, however long it takes
-				o.Limiter = newLimiter(t, strings.Replace(forwardPolicy, "FROM", tt.from, 1), &drossel.Virtual{Memory: drossel.NewMemory(nil)})
-			})
+			s := serve(t, strings.Replace(forwardPolicy, "FROM", tt.from, 1))
 			for i := range 2 {
 				res := s.sendRaw(t, tt.request)
 				if res.StatusCode != 200 || res.Header.Get("Ratelimit") != fmt.Sprintf(`"two";r=%d;t=%d`, 1-i, 1800) || res.Header.Get("Drossel-Status") != "200" {

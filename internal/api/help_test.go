@@ -49,7 +49,12 @@ type served struct {
 	stop   func() // and wait
 }
 
-// serve serves a policy until the test ends.
+// still is a store whose time stands still: nothing refills, however long a test takes.
+func still() drossel.Store {
+	return &drossel.Virtual{Memory: drossel.NewMemory(nil), Now: time.Now().UnixMicro()}
+}
+
+// serve serves a policy until the test ends, on a store whose time stands still unless a test has one of its own.
 func serve(t testing.TB, text string, change ...func(*api.Options)) *served {
 	t.Helper()
 	o := api.Options{}
@@ -57,7 +62,7 @@ func serve(t testing.TB, text string, change ...func(*api.Options)) *served {
 		c(&o)
 	}
 	if o.Limiter == nil {
-		o.Limiter = newLimiter(t, text, nil)
+		o.Limiter = newLimiter(t, text, still())
 	}
 	s, err := api.New(o)
 	if err != nil {

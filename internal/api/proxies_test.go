@@ -379,7 +379,10 @@ func TestProxies(t *testing.T) {
 func TestProxiesRetryAfterIsTrue(t *testing.T) {
 	for _, p := range proxies() {
 		t.Run(p.name, func(t *testing.T) {
-			s := newSite(t, p, deployment{drossel: drosselFor(t, p), down: "closed"})
+			drossel := drosselFor(t, p, func(o *api.Options) {
+				o.Limiter = newLimiter(t, strings.Replace(proxiedPolicy, "FROM", p.from, 1), nil) // in real time
+			})
+			s := newSite(t, p, deployment{drossel: drossel, down: "closed"})
 			for range 50 { // the last one was allowed at most a second ago
 				res, _ := s.do(t, "127.0.0.1", "GET", "", "/pace", nil, nil)
 				if res.StatusCode == 200 {
