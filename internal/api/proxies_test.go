@@ -201,6 +201,18 @@ func newSite(t *testing.T, p proxyUnderTest, at deployment) *site {
 // start starts the proxy.
 func (s *site) start(t *testing.T, p proxyUnderTest, at deployment) {
 	t.Helper()
+	var said string
+	for range 5 { // somebody else may take the port in between
+		if said = s.try(t, p, at); said == "" {
+			return
+		}
+	}
+	t.Fatalf("the proxy ended: %s", said)
+}
+
+// try starts the proxy, and returns what it has said if it ends at once.
+func (s *site) try(t *testing.T, p proxyUnderTest, at deployment) (said string) {
+	t.Helper()
 	s.at = freeAddress(t)
 	cmd := p.start(t, s.at, at)
 	var output bytes.Buffer
@@ -225,7 +237,10 @@ func (s *site) start(t *testing.T, p proxyUnderTest, at deployment) {
 			t.Logf("%s said\n%s", p.name, output.String())
 		}
 	})
-	s.wait(t, ended, &output)
+	if s.wait(t, ended) {
+		return ""
+	}
+	return "it said " + output.String()
 }
 
 // anything is an app that reads whatever comes, as some do, and says yes.
@@ -252,22 +267,23 @@ func (s *site) anything(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// wait waits until the proxy listens.
-func (s *site) wait(t *testing.T, ended <-chan struct{}, output *bytes.Buffer) {
+// wait waits until the proxy listens; false if it has ended.
+func (s *site) wait(t *testing.T, ended <-chan struct{}) bool {
 	t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); {
 		conn, err := net.Dial("tcp", s.at)
 		if err == nil {
 			_ = conn.Close()
-			return
+			return true
 		}
 		select {
 		case <-ended:
-			t.Fatalf("the proxy ended: %s", output.String())
+			return false
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
 	t.Fatal("the proxy does not listen")
+	return false
 }
 
 // do sends a request from an address of this machine and returns the response with its body.
