@@ -159,7 +159,6 @@ func faultyUpstream(t *testing.T, m *markers) *httptest.Server {
 		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 		time.Sleep(50 * time.Millisecond) // the connection is idle by then, most likely
 		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nSet-Cookie: "+m.of("unsolicited")+"\r\nContent-Length: 0\r\n\r\n")
-		_, _ = io.Copy(io.Discard, conn)
 	})
 	mux.HandleFunc("/c/switch", func(w http.ResponseWriter, _ *http.Request) {
 		raw(w, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+m.of("switched")+"\r\n\r\n")
