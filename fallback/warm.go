@@ -80,10 +80,13 @@ func (w *warm) note(b *drossel.Batch) {
 		switch n := s.find(tag); {
 		case n.newerThan(b.Now, c.Remaining, now):
 		case c.Remaining < capacity:
+			until := after(now, c.ResetAfter)
 			if n == nil {
 				n = s.room()
 			}
-			*n = note{tag: tag, left: c.Remaining, at: now, taken: b.Now, until: after(now, c.ResetAfter)}
+			if n.tag == tag || n.until <= until { // or it is the new key that is unused first
+				*n = note{tag: tag, left: c.Remaining, at: now, taken: b.Now, until: until}
+			}
 		case n != nil:
 			*n = note{}
 		}

@@ -86,7 +86,7 @@ func TestWarm(t *testing.T) {
 func TestWarmIsBounded(t *testing.T) {
 	var w warm
 	b := newTestBudget(t, "a", drossel.PerMinute(10))
-	const spent, others = 1000, 1_000_000
+	const spent, others = 400, 1_000_000 // more than four of these in one set are as good as impossible
 	for i := range spent {
 		w.note(noted(b, "spent"+strconv.Itoa(i), 0, time.Hour))
 	}
@@ -142,6 +142,32 @@ func TestShare(t *testing.T) {
 			t.Errorf("1/%d of %s is made anew", tt.n, tt.limit)
 		}
 	}
+}
+
+// Four keys that are used up for long leave no room for one that is soon unused, and one
+// that is used up for longer still takes the place of the first.
+func TestWarmForgetsWhatIsUnusedFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w warm
+		b := newTestBudget(t, "a", drossel.PerMinute(10))
+		var keys []string // of one set
+		for i := 0; len(keys) < 6; i++ {
+			key := strconv.Itoa(i)
+			if w.tag(&drossel.Check{Budget: b, Key: key})%warmSets == 0 {
+				keys = append(keys, key)
+			}
+		}
+		for i, key := range keys[:4] {
+			w.note(noted(b, key, 0, time.Hour+time.Duration(i)*time.Minute))
+		}
+		w.note(noted(b, keys[4], 0, time.Minute))
+		w.note(noted(b, keys[5], 0, 2*time.Hour))
+		for i, want := range []int64{-1, 0, 0, 0, -1, 0} {
+			if got := w.left(b, keys[i]); got != want {
+				t.Errorf("key %d: %d left, want %d", i, got, want)
+			}
+		}
+	})
 }
 
 // The number of processes changes, and so do shares; what is kept of budgets is
