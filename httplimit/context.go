@@ -55,7 +55,7 @@ type passing[L, D, R any] struct {
 	passed   http.Request
 }
 
-// The rooms are for the text of most responses; beyond 448 bytes a context costs more.
+// The rooms are for the text of most responses; one byte more than 448 or 888 costs more.
 type (
 	limited = passing[drossel.Limiter, single, [56]byte]
 	decided = passing[policy.Limiter, checked, [64]byte]

@@ -49,7 +49,6 @@ func NewWith(lim *drossel.Limiter, key func(*http.Request) string, opts *Options
 	if opts != nil {
 		m.failed = opts.Error
 	}
-	m.lists = newLists([]*item{m.item})
 	m.reserves = m.item.inFlight() || lim.Budget().Limit().MaxWait > 0
 	return func(next http.Handler) http.Handler {
 		h := m
@@ -64,7 +63,6 @@ type limiting struct {
 	key      func(*http.Request) string
 	fields   Fields
 	item     *item
-	lists    *lists
 	reserves bool // the limit has a wait or is in flight
 	failed   func(*http.Request, error)
 	next     http.Handler
@@ -141,7 +139,10 @@ func (m *limiting) settle(r *http.Request, place *drossel.Reservation) {
 // pass serves a request that is allowed.
 func (m *limiting) pass(w http.ResponseWriter, r *http.Request, d *drossel.Decision, now int64, next time.Duration) {
 	c := &limited{Context: r.Context(), lim: m.lim, decision: single{d.Remaining, d.ResetAfter}}
-	m.setFields(w.Header(), d, now, next, &c.values, c.room[:])
+	h := w.Header()
+	if !m.fields.areDefaults() || !m.item.setDefaults(h, d, next, now, &c.values, c.room[:]) {
+		m.setFields(h, d, now, next, &c.values, c.room[:])
+	}
 	m.next.ServeHTTP(w, c.pass(r))
 }
 
@@ -151,7 +152,7 @@ func (m *limiting) setFields(h http.Header, d *drossel.Decision, now int64, next
 	if !d.Allowed {
 		r.denied, r.wait = true, policy.WaitFor(m.item.budget, d.RetryAfter).Microseconds()
 	}
-	m.fields.set(h, &r, frame{m.lists, m.item.quota}, v, room)
+	m.fields.set(h, &r, &m.item.alone, v, room)
 }
 
 func (m *limiting) deny(w http.ResponseWriter, r *http.Request, decided *drossel.Decision, now int64, next time.Duration) {

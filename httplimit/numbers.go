@@ -26,6 +26,7 @@ type item struct {
 	policy, policy6 string   // items of RateLimit-Policy
 	start           string   // of the item of RateLimit, up to the remaining units
 	quota           []string // a field of its own
+	alone           frame    // of responses that show no other limit
 }
 
 func newItem(b *drossel.Budget) *item {
@@ -55,6 +56,7 @@ func newItem(b *drossel.Budget) *item {
 	it.policy6 = policyItem6(quota, window)
 	it.start = quoted(b.Name()) + paramRemaining
 	it.quota = []string{strconv.FormatInt(quota, 10)}
+	it.alone = frame{newLists([]*item{it}), it.quota}
 	return it
 }
 

@@ -57,7 +57,7 @@ func (m *deciding) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		d.Done(context.WithoutCancel(ctx), policy.Outcome{Unserved: true})
 		m.renderer.Deny(w, r.Method, d)
 	default:
-		m.renderer.set(m.renderer.fields, w.Header(), d, &c.values, c.room[:])
+		m.renderer.set(&m.renderer.fields, w.Header(), d, &c.values, c.room[:])
 		m.serve(w, c.pass(r), d)
 	}
 }

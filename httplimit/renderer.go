@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,10 +14,11 @@ import (
 // call policy.Limiter.Decide themselves. It is safe for concurrent use. Make one for each
 // policy, not for each request.
 type Renderer struct {
-	fields Fields
-	body   *policy.Body            // of denials; nil for a problem document
-	plans  map[*policy.Route]*plan // nil is the route of a request that none matches
-	others sync.Map                // *drossel.Budget → *item, for decisions that no plan foresaw
+	fields    Fields
+	body      *policy.Body // of denials; nil for a problem document
+	plans     []*plan      // by Route.Index; none for a policy that cannot decide
+	unmatched *plan
+	others    sync.Map // *drossel.Budget → *item, for decisions that no plan foresaw
 }
 
 // A plan is what the fields of a route's decisions have in common as long as every
@@ -29,21 +31,20 @@ type plan struct {
 // NewRenderer returns the renderer of p's decisions. Nil fields are those of the
 // policy file.
 func NewRenderer(p *policy.Policy, fields *Fields) *Renderer {
-	r := &Renderer{body: p.Response.Body, plans: make(map[*policy.Route]*plan)}
+	r := &Renderer{body: p.Response.Body}
 	switch {
 	case fields != nil:
 		r.fields = *fields
 	default:
 		r.fields = fieldsOf(p)
 	}
-	for _, route := range p.Routes {
-		r.plans[route] = r.plan(route)
+	if p.Unmatched == nil {
+		return r
 	}
-	if p.Unmatched != nil {
-		r.plans[p.Preflight] = r.plan(p.Preflight)
-		r.plans[p.Unmatched] = r.plan(p.Unmatched)
-		r.plans[nil] = r.plans[p.Unmatched]
+	for _, route := range append(slices.Clone(p.Routes), p.Unmatched, p.Preflight) {
+		r.plans = append(r.plans, r.plan(route))
 	}
+	r.unmatched = r.plans[p.Unmatched.Index]
 	return r
 }
 
@@ -81,14 +82,15 @@ func (r *Renderer) item(b *drossel.Budget) *item {
 // SetFields sets the rate-limit fields of d in h, over what is there.
 func (r *Renderer) SetFields(h http.Header, d *policy.Decision) {
 	var a apart
-	r.set(r.fields, h, d, &a.values, a.room[:])
+	r.set(&r.fields, h, d, &a.values, a.room[:])
 }
 
 // AddFields sets those rate-limit fields of d of whose family h has none: for the
 // response of an upstream that may limit by itself.
 func (r *Renderer) AddFields(h http.Header, d *policy.Decision) {
+	f := r.fields.absent(h)
 	var a apart
-	r.set(r.fields.absent(h), h, d, &a.values, a.room[:])
+	r.set(&f, h, d, &a.values, a.room[:])
 }
 
 // Deny answers a request of that method that d denies: status, fields and body. To one
@@ -116,9 +118,16 @@ func (r *Renderer) Deny(w http.ResponseWriter, method string, d *policy.Decision
 }
 
 // set writes the fields of d into h by way of v and room.
-func (r *Renderer) set(f Fields, h http.Header, d *policy.Decision, v *values, room []byte) {
-	if f == (Fields{}) || len(d.Batch.Checks) == 0 || d.Batch.By >= drossel.ByOpen {
+func (r *Renderer) set(f *Fields, h http.Header, d *policy.Decision, v *values, room []byte) {
+	if *f == (Fields{}) || len(d.Batch.Checks) == 0 || d.Batch.By >= drossel.ByOpen {
 		return
+	}
+	if d.Allowed && len(d.Batch.Checks) == 1 && d.Limits[0].Shown() && f.areDefaults() {
+		c := &d.Batch.Checks[0]
+		it := r.itemAt(r.planOf(d.Route), 0, c.Budget)
+		if it.setDefaults(h, &c.Decision, c.Next, d.Batch.Now, v, room) {
+			return
+		}
 	}
 	binding := d.Binding() // of a request that costs nothing none binds: the first stands for it
 	if binding < 0 && !d.Allowed {
@@ -130,7 +139,7 @@ func (r *Renderer) set(f Fields, h http.Header, d *policy.Decision, v *values, r
 		rep.jitter = d.Jitter().Microseconds()
 		rep.wait = d.Wait().Microseconds() - rep.jitter
 	}
-	p := r.plans[d.Route]
+	p := r.planOf(d.Route)
 	for i := range d.Batch.Checks {
 		c := &d.Batch.Checks[i]
 		if !d.Limits[i].Shown() {
@@ -142,8 +151,20 @@ func (r *Renderer) set(f Fields, h http.Header, d *policy.Decision, v *values, r
 		rep.shown = append(rep.shown, shown{r.itemAt(p, len(rep.shown), c.Budget), &c.Decision, c.Next})
 	}
 	if len(rep.shown) > 0 {
-		f.set(h, &rep, frame{p.listsOf(rep.shown), rep.shown[rep.binding].quota}, v, room)
+		f.set(h, &rep, &frame{p.listsOf(rep.shown), rep.shown[rep.binding].quota}, v, room)
 	}
+}
+
+// planOf returns the plan of a decision's route, or that of some other route for a
+// decision of another policy; nil if there is none.
+func (r *Renderer) planOf(route *policy.Route) *plan {
+	switch {
+	case route == nil:
+		return r.unmatched
+	case route.Index < len(r.plans):
+		return r.plans[route.Index]
+	}
+	return nil
 }
 
 // itemAt returns the item of b, which usually is the i-th of the plan.

@@ -52,30 +52,36 @@ func parsePlain4(s string) (node, bool) {
 }
 
 // plain4 returns where the address of a.b.c.d or a.b.c.d:port ends, 0 if s is something
-// else. It fills in octets if there are any.
+// else. It fills in the octets.
 func plain4(s string, octets *[4]byte) (end int) {
-	i := 0
-	for at := range octets {
-		if at > 0 {
-			if i >= len(s) || s[i] != '.' {
+	at, digits, value := 0, 0, uint32(0)
+	for i := range len(s) {
+		if d := uint32(s[i] - '0'); d <= 9 {
+			value = value*10 + d
+			digits++
+			if value > 255 || value < 10 && digits > 1 { // a leading zero
 				return 0
 			}
-			i++
+			continue
 		}
-		start, value := i, uint32(0)
-		for i < len(s) && s[i]-'0' <= 9 {
-			value = value*10 + uint32(s[i]-'0')
-			i++
-		}
-		if digits := i - start; digits == 0 || digits > 3 || value > 255 || digits > 1 && s[start] == '0' {
+		octets[at&3] = byte(value)
+		at++
+		switch {
+		case digits == 0:
+			return 0
+		case s[i] == '.' && at < 4:
+			digits, value = 0, 0
+		case s[i] == ':' && at == 4 && isPort(s[i+1:]):
+			return i
+		default:
 			return 0
 		}
-		octets[at] = byte(value)
 	}
-	if i < len(s) && (s[i] != ':' || !isPort(s[i+1:])) {
+	octets[at&3] = byte(value)
+	if at < 3 || digits == 0 {
 		return 0
 	}
-	return i
+	return len(s)
 }
 
 // parseForwardedNode reads a node of RFC 7239: IPv6 only in brackets, and a

@@ -2,6 +2,7 @@ package identity
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 )
 
@@ -61,9 +62,24 @@ func (r *Request) FillFrom(from *http.Request) {
 	r.Peer = peerOf(from)
 	r.Fields = from.Header
 	if from.URL != nil {
-		r.Path = from.URL.EscapedPath()
+		r.Path = escapedPath(from.URL)
 		r.Query = from.URL.RawQuery
 	}
+}
+
+// escapedPath is u.EscapedPath, which takes twice the time for most paths.
+func escapedPath(u *url.URL) string {
+	if u.RawPath != "" {
+		return u.EscapedPath()
+	}
+	for i := range len(u.Path) {
+		switch c := u.Path[i]; {
+		case 'a' <= c && c <= 'z', '-' <= c && c <= '9', 'A' <= c && c <= 'Z', c == '_':
+		default:
+			return u.EscapedPath()
+		}
+	}
+	return u.Path
 }
 
 // peerOf returns the peer of r. Some systems print an unnamed unix socket as

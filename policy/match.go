@@ -270,11 +270,11 @@ func (p *pattern) addWildcard(segment string, last bool, seen map[string]bool) *
 
 // cutSegment takes the first segment off a path that begins with a slash.
 func cutSegment(path string) (segment, tail string) {
-	path = path[1:]
-	if i := strings.IndexByte(path, '/'); i >= 0 {
-		return path[:i], path[i:]
+	i := 1
+	for i < len(path) && path[i] != '/' { // segments are short: a call would take longer
+		i++
 	}
-	return path, ""
+	return path[1:i], path[i:]
 }
 
 func isToken(s string) bool {

@@ -493,7 +493,8 @@ func (r *reader) finish() {
 	if before > 0 || r.problems.Errors() > 0 {
 		return
 	}
-	for _, route := range append(slices.Clone(p.Routes), p.Unmatched, p.Preflight) {
+	for i, route := range append(slices.Clone(p.Routes), p.Unmatched, p.Preflight) {
+		route.Index = i
 		route.plan = newPlan(p, route)
 	}
 	p.crowded = crowdedLimit()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -250,5 +251,15 @@ func TestManyOverlaps(t *testing.T) {
 	}
 	if _, problems := policy.Parse("f", []byte(honest.String())); len(problems) > 0 {
 		t.Errorf("of the honest file: %.300v", problems)
+	}
+}
+
+// Routes are numbered, so that what is made for each of them can be found by its number.
+func TestRoutesAreNumbered(t *testing.T) {
+	p := load(t, "routes: {/a: unlimited, /: deny, GET /a: {limits: [1/s]}}", nil).Policy()
+	for i, r := range append(slices.Clone(p.Routes), p.Unmatched, p.Preflight) {
+		if r.Index != i {
+			t.Errorf("route %q has the number %d, want %d", r.Pattern, r.Index, i)
+		}
 	}
 }

@@ -196,6 +196,7 @@ type Route struct {
 
 	File         string // as in Policy.Files; "" is the policy itself
 	Line, Column int    // the place in the file
+	Index        int    // in Policy.Routes; Unmatched and Preflight are counted on behind those
 
 	pattern pattern
 	plan    *plan
