@@ -114,7 +114,7 @@ func TestConfigShowsEverything(t *testing.T) {
 		{policy.Override{}, "When Rate Rows Line Column"},
 		{policy.Condition{}, "Attribute Values Missing"},
 		{policy.Class{}, "Name Limits OnFailure Shadow ShadowUntil File Line Column"},
-		{policy.Route{}, "Pattern Class Unlimited Deny Checks OnFailure Shadow ShadowUntil File Line Column"},
+		{policy.Route{}, "Pattern Class Unlimited Deny Checks OnFailure Shadow ShadowUntil File Line Column Index"},
 		{policy.RouteCheck{}, "Limit Cost From"},
 		{identity.Attribute{}, "Name From Readable Secret Fold Trusted Values"},
 		{identity.ClientIP{}, "TrustedProxies From Depth IPv4Prefix IPv6Prefix"},
