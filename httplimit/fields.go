@@ -156,7 +156,7 @@ func (it *item) setDefaults(h http.Header, d *drossel.Decision, next time.Durati
 	if until < 0 {
 		return false
 	}
-	t := text{room, len(room)}.number(max(1, ceilSeconds(until))).string(paramTime)
+	t := text{room, len(room)}.number(max(1, ceilSeconds(until))).time()
 	start := t.written()
 	t = t.number(d.Remaining)
 	v.remaining[0] = t.since(start)
@@ -232,7 +232,7 @@ func (r *report) writeLimits(t text) (_ text, n numbers) {
 		}
 		until := r.until(s)
 		if until >= 0 {
-			t = t.number(max(1, ceilSeconds(until))).string(paramTime)
+			t = t.number(max(1, ceilSeconds(until))).time()
 		}
 		start := t.written()
 		t = t.number(s.decision.Remaining)

@@ -120,7 +120,7 @@ func (it *item) windowEnd(d *drossel.Decision, now int64) int64 {
 const second = int64(time.Second / time.Microsecond)
 
 // ceilSeconds rounds microseconds up to seconds.
-func ceilSeconds(us int64) int64 { return (us + second - 1) / second }
+func ceilSeconds(us int64) int64 { return int64(uint64(us+second-1) / uint64(second)) }
 
 // mulDiv returns a*b/c, rounded down, for a, b >= 0 and c > 0 with a quotient that
 // fits, which limits guarantee.

@@ -34,6 +34,17 @@ func (t text) string(s string) text {
 	return t
 }
 
+// time is string(paramTime), without the call that copies it.
+func (t text) time() text {
+	if t.free < len(paramTime) {
+		return t.string(paramTime)
+	}
+	t.free -= len(paramTime)
+	b := t.room[t.free : t.free+len(paramTime)]
+	b[0], b[1], b[2] = paramTime[0], paramTime[1], paramTime[2]
+	return t
+}
+
 // pairs are the texts of the numbers from 00 to 99, the first digit in the lower byte.
 var pairs = newPairs() //nolint:gochecknoglobals // a constant that Go cannot write as one
 
