@@ -111,8 +111,8 @@ type Batch struct {
 
 	Allowed bool
 	By      Source // who decided
-	settled bool
-	Now     int64 // the store's clock at the decision, microseconds since the epoch
+	settled bool   // here, beside other small fields, it takes no word of its own
+	Now     int64  // the store's clock at the decision, microseconds since the epoch
 }
 
 // Charged reports whether the i-th check took its cost from its budget.

@@ -23,10 +23,9 @@ type item struct {
 	// thinking that an item outlives its response.
 	windowEnds func(now int64) int64
 
-	policy, policy6 string   // items of RateLimit-Policy
-	start           string   // of the item of RateLimit, up to the remaining units
-	quota           []string // a field of its own
-	alone           frame    // of responses that show no other limit
+	policy, policy6 string // items of RateLimit-Policy
+	start           string // of the item of RateLimit, up to the remaining units
+	alone           frame  // of responses that show no other limit
 }
 
 func newItem(b *drossel.Budget) *item {
@@ -55,8 +54,7 @@ func newItem(b *drossel.Budget) *item {
 	it.policy = policyItem(b.Name(), quota, window, it.inFlight())
 	it.policy6 = policyItem6(quota, window)
 	it.start = quoted(b.Name()) + paramRemaining
-	it.quota = []string{strconv.FormatInt(quota, 10)}
-	it.alone = frame{newLists([]*item{it}), it.quota}
+	it.alone = frame{newLists([]*item{it}), []string{strconv.FormatInt(quota, 10)}}
 	return it
 }
 

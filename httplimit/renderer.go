@@ -151,7 +151,7 @@ func (r *Renderer) set(f *Fields, h http.Header, d *policy.Decision, v *values, 
 		rep.shown = append(rep.shown, shown{r.itemAt(p, len(rep.shown), c.Budget), &c.Decision, c.Next})
 	}
 	if len(rep.shown) > 0 {
-		f.set(h, &rep, &frame{p.listsOf(rep.shown), rep.shown[rep.binding].quota}, v, room)
+		f.set(h, &rep, &frame{p.listsOf(rep.shown), rep.shown[rep.binding].alone.quota}, v, room)
 	}
 }
 

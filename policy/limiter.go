@@ -114,7 +114,8 @@ func (l *Limiter) Decide(ctx context.Context, req *identity.Request) *Decision {
 }
 
 // DecideIn is Decide in memory of the caller, such as that of a request's context. d is
-// zero, but for Batch.Checks, whose room for zero checks is used if there is enough. Who
+// zero, but for Batch.Checks, whose room for zero checks is used if there is enough; one
+// that was used before must not be used again, since Done would take it for settled. Who
 // keeps d, as Options.Observe may, keeps what it is a part of.
 func (l *Limiter) DecideIn(ctx context.Context, d *Decision, req *identity.Request) {
 	first, others := l.policy.find(req)
